@@ -1,0 +1,43 @@
+"""Joins over live streams that know when to let go of their state."""
+
+from streamjoin.api import Joined, join, stream
+from streamjoin.errors import (
+    BadInput,
+    InvalidJoin,
+    InvariantBroken,
+    LimitExceeded,
+    PunctuationViolated,
+    StateFormatError,
+    StreamJoinError,
+)
+from streamjoin.local import LocalRun
+from streamjoin.metadata import closing, clustered, control, marked, ordered
+from streamjoin.operators.strategies import RoundRobin
+from streamjoin.plan.safety import UnboundedState
+from streamjoin.punctuation import ANY, Punctuation, between
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ANY",
+    "BadInput",
+    "InvalidJoin",
+    "InvariantBroken",
+    "Joined",
+    "LimitExceeded",
+    "LocalRun",
+    "Punctuation",
+    "PunctuationViolated",
+    "RoundRobin",
+    "StateFormatError",
+    "StreamJoinError",
+    "UnboundedState",
+    "between",
+    "closing",
+    "clustered",
+    "control",
+    "join",
+    "marked",
+    "ordered",
+    "stream",
+]

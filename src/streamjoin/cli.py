@@ -1,0 +1,107 @@
+"""The command line: `streamjoin demo news`, `streamjoin generate news`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from streamjoin.errors import StreamJoinError
+
+_OUT = click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, help="Folder for files."
+)
+_SEED = click.option("--seed", default=1, show_default=True, help="The same seed gives the same data.")
+_ITEMS = click.option("--items", default=2_000, show_default=True, help="News items in all.")
+_RECORDS = click.option(
+    "--records", default=50.0, show_default=True, help="Access records per item, on average."
+)
+_ORDER = click.option(
+    "--order",
+    type=click.Choice(["ordered", "random"]),
+    default="random",
+    show_default=True,
+    help="How news arrive.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="streamjoin")
+def commands() -> None:
+    """Joins over live streams that know when to let go of their state."""
+
+
+@commands.group()
+def demo() -> None:
+    """See a join at work."""
+
+
+@demo.command("news")
+@_ITEMS
+@_RECORDS
+@_ORDER
+@_SEED
+@click.option("--batch-rows", default=2_000, show_default=True, help="Rows per batch.")
+@_OUT
+def demo_news(
+    items: int, records: float, order: Literal["ordered", "random"], seed: int, batch_rows: int, out: Path
+) -> None:
+    """News items joined with their readers: the state stays flat, because items end."""
+    from rich.console import Console
+
+    from streamjoin.lab.demo_news import run_local, show
+    from streamjoin.sources.news import NewsStreams
+
+    streams = NewsStreams(seed=seed, items=items, records_per_item=records, order=order)
+    show(streams, run_local, Console(), out, batch_rows)
+
+
+@commands.group()
+def generate() -> None:
+    """Write seeded streams to files."""
+
+
+@generate.command("news")
+@_ITEMS
+@_RECORDS
+@_ORDER
+@_SEED
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["xml", "parquet"]),
+    default="xml",
+    show_default=True,
+    help="Kind of file.",
+)
+@_OUT
+def generate_news(
+    items: int, records: float, order: Literal["ordered", "random"], seed: int, form: str, out: Path
+) -> None:
+    """The NewsGeneral and AccessRecord streams of the metadata-aware MJoin paper."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from streamjoin.sources.news import NewsStreams
+
+    streams = NewsStreams(seed=seed, items=items, records_per_item=records, order=order)
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"news.{form}", out / f"access.{form}"]
+    if form == "xml":
+        streams.write_xml(*files)
+    else:
+        for file, tables in zip(files, (streams.news(), streams.access()), strict=True):
+            pq.write_table(pa.concat_tables(tables), file)
+    for file in files:
+        click.echo(f"{file}  {file.stat().st_size:,} bytes")
+
+
+def main() -> None:
+    """Run a command; an error of ours is one message, not a trace."""
+    try:
+        commands()
+    except StreamJoinError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,29 @@
+"""The error tree, sorted by whose fault it is. Every message ends with what to do."""
+
+
+class StreamJoinError(Exception):
+    """Base of everything this library raises on purpose."""
+
+
+class InvalidJoin(StreamJoinError):
+    """The caller's fault: a declaration or a join that cannot work as written."""
+
+
+class BadInput(StreamJoinError):
+    """The data's fault: names the stream, the column and the row or byte where possible."""
+
+
+class PunctuationViolated(StreamJoinError):
+    """A tuple came after its own stream had promised that it would not."""
+
+
+class StateFormatError(StreamJoinError):
+    """A stored state cannot be read: written by another version, by another join, or damaged."""
+
+
+class LimitExceeded(StreamJoinError):
+    """A declared limit does not allow the work to go on."""
+
+
+class InvariantBroken(StreamJoinError):
+    """Our fault: please report it with the message."""

@@ -1,0 +1,1 @@
+"""Arrays in, index arrays out: match, window, assemble. No state, no clock."""

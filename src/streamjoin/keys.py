@@ -1,0 +1,156 @@
+"""Keys: bring them to one form, hash them, compare them. Arrays in, arrays out.
+
+Two keys are equal as Spark's join says: by value, NaN equals NaN, -0.0 equals 0.0, nulls inside
+a struct equal each other. A null key column never gets here (the caller filters `valid`).
+Costs are linear; no loop over rows except for key types that Arrow cannot compare (lists).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+
+
+def canonical(array: Any) -> Any:
+    """The same keys with one NaN and one zero, so that equal keys have equal bits."""
+    if pa.types.is_floating(array.type):
+        plain = array.to_numpy(zero_copy_only=False)
+        width = plain.dtype.type
+        plain = np.where(np.isnan(plain), width(np.nan), plain + width(0.0))
+        return pa.array(plain, array.type, mask=~valid([array]))
+    if pa.types.is_struct(array.type):
+        children = [canonical(child) for child in array.flatten()]
+        mask = pa.array(~valid([array]))
+        return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
+    return array
+
+
+def valid(keys: Sequence[Any]) -> Mask:
+    """Rows in which no key column is null."""
+    mask: Mask = np.ones(len(keys[0]), np.bool_)
+    for key in keys:
+        if key.null_count:
+            mask &= key.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def hash_keys(keys: Sequence[Any]) -> Ints:
+    """A 64-bit hash per row of canonical, non-null keys; equal keys have equal hashes.
+
+    Used where no JVM computes it. Deterministic between processes and versions of Python.
+    """
+    combined = np.full(len(keys[0]), _SEED, np.uint64)
+    for key in keys:
+        combined = _mix(combined * np.uint64(31) + _hash_column(key))
+    return combined.view(np.int64)
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _hash_column(array: Any) -> npt.NDArray[np.uint64]:
+    plain = fixed_width_ints(array)
+    if plain is not None:
+        return plain.view(np.uint64)
+    if pa.types.is_struct(array.type):
+        combined = np.zeros(len(array), np.uint64)
+        for child in array.flatten():
+            combined = _mix(combined * np.uint64(31) + _hash_column(child))
+        return combined
+    if pa.types.is_string(array.type):
+        objects = array.to_numpy(zero_copy_only=False)
+    else:
+        objects = np.array([repr(value) for value in array.to_pylist()], dtype=object)
+    if array.null_count:
+        objects = np.where(valid([array]), objects, "\0null")
+    return np.asarray(pd.util.hash_array(objects, categorize=False), np.uint64)
+
+
+def fixed_width_ints(array: Any) -> Ints | None:
+    """Fixed-width values without nulls as int64 that are equal just when the values are."""
+    dtype = array.type
+    if array.null_count:
+        return None
+    if pa.types.is_integer(dtype) or pa.types.is_boolean(dtype):
+        plain: Ints = array.to_numpy(zero_copy_only=False)
+        return plain.astype(np.int64, copy=False)
+    if pa.types.is_floating(dtype):
+        return np.ascontiguousarray(array.to_numpy(zero_copy_only=False).astype(np.float64)).view(np.int64)
+    if (
+        pa.types.is_timestamp(dtype)
+        or pa.types.is_date64(dtype)
+        or pa.types.is_time64(dtype)
+        or (pa.types.is_duration(dtype))
+    ):
+        view: Ints = array.view(pa.int64()).to_numpy()
+        return view
+    if pa.types.is_date32(dtype) or pa.types.is_time32(dtype):
+        days: Ints = array.view(pa.int32()).to_numpy().astype(np.int64)
+        return days
+    return None
+
+
+def equal(left: Any, right: Any) -> Mask:
+    """Elementwise equality of two arrays of one type; nulls (inside structs) equal each other."""
+    ours, theirs = fixed_width_ints(left), fixed_width_ints(right)
+    if ours is not None and theirs is not None:
+        same: Mask = ours == theirs
+        return same
+    dtype = left.type
+    if pa.types.is_struct(dtype):
+        result: Mask = valid([left]) == valid([right])
+        for a, b in zip(left.flatten(), right.flatten(), strict=True):
+            result &= equal(a, b)
+        return result
+    if pa.types.is_nested(dtype) or pa.types.is_null(dtype):
+        return np.array([a == b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], np.bool_)
+    values = pc.equal(left, right)
+    if values.null_count:
+        both_null = pc.and_(left.is_null(), right.is_null())
+        values = pc.if_else(values.is_null(), both_null, values)
+    answer: Mask = values.to_numpy(zero_copy_only=False)
+    return answer
+
+
+def equal_at(left: Sequence[Any], rows: Ints, right: Sequence[Any], others: Ints) -> Mask:
+    """Whether key `rows[i]` of `left` equals key `others[i]` of `right`, for every i."""
+    mask: Mask = np.ones(len(rows), np.bool_)
+    for a, b in zip(left, right, strict=True):
+        ours, theirs = fixed_width_ints(a), fixed_width_ints(b)
+        if ours is not None and theirs is not None:
+            mask &= ours[rows] == theirs[others]
+        else:
+            mask &= equal(a.take(pa.array(rows)), b.take(pa.array(others)))
+    return mask
+
+
+def adjacent_equal(keys: Sequence[Any]) -> Mask:
+    """Whether row i + 1 has the key of row i, for i from 0 to n - 2."""
+    size = len(keys[0])
+    mask: Mask = np.ones(max(size - 1, 0), np.bool_)
+    if size > 1:
+        for key in keys:
+            mask &= equal(key.slice(0, size - 1), key.slice(1))
+    return mask
+
+
+def tie_order(keys: Sequence[Any]) -> Ints:
+    """An order that makes equal keys adjacent, by first appearance; for a few rows only."""
+    first: dict[str, int] = {}
+    rows = list(zip(*(key.to_pylist() for key in keys), strict=True))
+    rank = [first.setdefault(repr(row), len(first)) for row in rows]
+    return np.argsort(np.array(rank), kind="stable")

@@ -1,0 +1,1 @@
+"""Experiments, benchmarks and demos: what the library does, shown and measured."""

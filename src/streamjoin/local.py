@@ -1,0 +1,230 @@
+"""LocalRun: drives the operator in this process, without a JVM.
+
+Each call is one batch: its rows are joined, then its promises act, then event time moves. The
+state can be taken as bytes after any call, and a new run can go on from them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.batch import Batch
+from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.keys import hash_keys
+from streamjoin.operators.admission import Violation
+from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.intake import Hash, Intake
+from streamjoin.operators.snapshot import from_bytes, to_bytes
+from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
+from streamjoin.plan.planner import Plan
+from streamjoin.plan.safety import UnboundedState, warning_text
+from streamjoin.punctuation import ANY, Constant, Punctuation, check, pattern, simplify
+from streamjoin.state.codec import decode, encode
+
+_RUN = b"SJLR"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """What a run holds: live tuples by input, what it remembers of promises, bytes of all runs."""
+
+    rows: Mapping[str, int]
+    promises: int
+    waiting: int
+    nbytes: int
+
+    @property
+    def empty(self) -> bool:
+        return not any(self.rows.values()) and self.promises == 0 and self.waiting == 0
+
+
+class LocalRun:
+    """One join at work. Results come back from each call; the rest is asked for."""
+
+    def __init__(self, plan: Plan, *, snapshot: bytes | None = None, hash_function: Hash = hash_keys) -> None:
+        self.plan = plan
+        self._names = [stream.name for stream in plan.streams]
+        self._intakes = [
+            Intake(stream, spec.layout, hash_function)
+            for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
+        ]
+        self._finished: list[Batch] = []
+        self._violations: list[Violation] = []
+        if snapshot is None:
+            text = warning_text(plan.bounds)
+            if text is not None:
+                warnings.warn(text, UnboundedState, stacklevel=3)
+            self.join = StreamJoin(plan.spec)
+        else:
+            self._restore(snapshot)
+
+    # What comes in
+
+    def push(self, stream: str, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Rows of one input, in the order in which they came."""
+        return self.step({stream: rows})
+
+    def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
+        """One batch with rows of several inputs; the driver strategy decides who goes first."""
+        arrivals = {}
+        for stream, table in rows.items():
+            i = self._number(stream)
+            arrivals[i] = self._intakes[i].arrivals(table)
+        return self._process(arrivals)
+
+    def punctuate(self, stream: str, punctuation: Punctuation | None = None, /, **patterns: Any) -> pa.Table:
+        """A promise: no more rows of `stream` whose key matches.
+
+        A value, a list, `sj.between(low, high)` or `sj.ANY` for every key column; or a
+        `Punctuation` over all columns, which closes keys only if all others are wildcards.
+        """
+        i = self._number(stream)
+        if punctuation is not None:
+            key_patterns = self._intakes[i].key_patterns(punctuation)
+            if key_patterns is None:
+                return self._process({})
+            return self._process({i: self._intakes[i].promise(key_patterns)})
+        keys = self.plan.streams[i].key
+        if set(patterns) != set(keys):
+            raise BadInput(
+                f"a punctuation of {stream!r} names {', '.join(patterns) or 'nothing'}; "
+                f"name every key column ({', '.join(keys)}), sj.ANY where any value is meant"
+            )
+        checked = tuple(
+            simplify(check(pattern(patterns[name]), dtype))
+            for name, dtype in zip(keys, self.plan.spec.key_types, strict=True)
+        )
+        return self._process({i: self._intakes[i].promise(checked)})
+
+    def advance(self, stream: str, time: datetime) -> pa.Table:
+        """A promise that no row of `stream` with an event time before `time` will come."""
+        i = self._number(stream)
+        declared = self.plan.streams[i]
+        if declared.time is None:
+            raise InvalidJoin(f"stream {stream!r} has no event time; add time= to use advance")
+        zone = getattr(declared.type_of(declared.time), "tz", None)
+        try:
+            micros = pa.scalar(time, pa.timestamp("us", zone)).value
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+            raise BadInput(f"advance({stream!r}, {time!r}): give a datetime") from error
+        nothing = Arrivals.nothing(self.plan.spec.inputs[i].layout)
+        return self._process({i: replace(nothing, progress_us=micros)})
+
+    def end(self, stream: str) -> pa.Table:
+        """No more rows of `stream` at all."""
+        return self._process({self._number(stream): self._end(self._number(stream))})
+
+    def finish(self) -> pa.Table:
+        """No more rows of any input."""
+        return self._process({i: self._end(i) for i in range(len(self._names))})
+
+    def _end(self, i: int) -> Arrivals:
+        everything = tuple(ANY for _ in self.plan.spec.key_types)
+        return replace(Arrivals.nothing(self.plan.spec.inputs[i].layout), patterns=(everything,))
+
+    # What is asked for
+
+    def punctuations(self) -> list[Punctuation]:
+        """Punctuations on the key columns emitted since last asked, in the order of emission."""
+        rows = [
+            row
+            for keys in self._finished
+            for row in zip(*(key.to_pylist() for key in keys.keys), strict=True)
+        ]
+        self._finished = []
+        return [Punctuation(tuple(Constant(value) for value in row)) for row in rows]
+
+    def violations(self) -> list[dict[str, Any]]:
+        """Rows that broke what was declared, since last asked: stream, reason, kept, and the row."""
+        result = []
+        for violation in self._violations:
+            spec = self.plan.spec.inputs[violation.input]
+            columns = [*violation.rows.keys, *violation.rows.payload]
+            said = {"stream": spec.name, "reason": violation.reason, "kept": violation.kept}
+            result += [
+                {**said, "row": dict(zip(spec.columns, row, strict=True))}
+                for row in zip(*(column.to_pylist() for column in columns), strict=True)
+            ]
+        self._violations = []
+        return result
+
+    def state(self) -> StateSummary:
+        """What is held now."""
+        join = self.join
+        rows = {name: side.live_rows for name, side in zip(self._names, join.sides, strict=True)}
+        promises = sum(map(len, join.promises)) + sum(map(len, join.pledges)) + len(join.announced)
+        nbytes = sum(side.nbytes for side in join.sides) + sum(p.nbytes for p in join.promises)
+        return StateSummary(rows, promises, sum(map(len, join.unsettled)), nbytes)
+
+    def counters(self) -> dict[str, int]:
+        """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
+        found = {}
+        for name, counters in zip(self._names, self.join.counters, strict=True):
+            for field in counters.__dataclass_fields__:
+                found[f"{name}_{field}"] = getattr(counters, field)
+        return {**found, "results": self.join.results, "announcements": self.join.announcements}
+
+    def keys_of(self, stream: str, columns: list[pa.Array]) -> Batch:
+        """Many keys at once in the operator's own form, one array per key column."""
+        return self._intakes[self._number(stream)].key_batch(columns)
+
+    def snapshot(self) -> bytes:
+        """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
+        followed, parts = [], [to_bytes(self.join)]
+        for i, intake in enumerate(self._intakes):
+            if intake.tracker is not None:
+                for batch in intake.tracker.state():
+                    followed.append([i, intake.arrived])
+                    parts.append(_batch_bytes(batch))
+        return encode(_RUN, {"followed": followed}, parts)
+
+    def _restore(self, snapshot: bytes) -> None:
+        header, (state, *parts) = decode(_RUN, snapshot)
+        self.join = from_bytes(self.plan.spec, bytes(state))
+        batches: dict[int, list[pa.RecordBatch]] = {}
+        for (i, arrived), part in zip(header["followed"], parts, strict=True):
+            batches.setdefault(i, []).append(_batch_from(part))
+            self._intakes[i].arrived = arrived
+        for i, found in batches.items():
+            tracker = self._intakes[i].tracker
+            if tracker is not None:
+                tracker.restore(found)
+
+    # Inside
+
+    def _number(self, stream: str) -> int:
+        if stream not in self._names:
+            raise InvalidJoin(f"this join has no input {stream!r}; its inputs are {', '.join(self._names)}")
+        return self._names.index(stream)
+
+    def _process(self, arrivals: dict[int, Arrivals]) -> pa.Table:
+        return pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.output)
+
+    def _sorted_out(self, outputs: Iterable[Output]) -> list[pa.RecordBatch]:
+        rows = []
+        for output in outputs:
+            if isinstance(output, Results):
+                rows.append(output.rows)
+            elif isinstance(output, Finished):
+                self._finished.append(output.keys)
+            else:
+                self._violations.append(output)
+        return rows
+
+
+def _batch_bytes(batch: pa.RecordBatch) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _batch_from(part: Any) -> pa.RecordBatch:
+    with pa.ipc.open_stream(pa.py_buffer(part)) as reader:
+        return reader.read_next_batch()

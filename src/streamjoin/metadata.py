@@ -1,0 +1,282 @@
+"""What a user declares of a stream, as frozen values that are checked when they are made.
+
+A `Stream` says what is known of one input of a join: its key, its event time and window, how its
+tuples arrive and how it announces that a key is over. Nothing here touches data; durations are
+`timedelta` or text at the edge ("12 hours") and integer microseconds (`_us`) inside.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from streamjoin.errors import InvalidJoin
+
+OnViolation: TypeAlias = Literal["drop", "keep", "fail"]
+Duration: TypeAlias = str | timedelta
+
+_UNITS_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_DURATION_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
+
+
+def duration_us(value: Duration, *, what: str) -> int:
+    """A duration as whole microseconds: `"12 hours"`, `"1 minute 30 seconds"` or a timedelta.
+
+    >>> duration_us("1 minute 30 seconds", what="window")
+    90000000
+    """
+    if isinstance(value, timedelta):
+        microseconds = value // timedelta(microseconds=1)
+    elif isinstance(value, str):
+        microseconds = _parse_duration(value, what=what)
+    else:
+        raise InvalidJoin(f'{what} is {value!r}; give a duration such as "12 hours" or a timedelta')
+    if microseconds < 0:
+        raise InvalidJoin(f"{what} is {value!r}; a duration cannot be negative, give one of 0 or more")
+    return microseconds
+
+
+def _parse_duration(text: str, *, what: str) -> int:
+    at, total = 0, 0.0
+    while at < len(text):
+        part = _DURATION_PART.match(text, at)
+        unit = _UNITS_US.get(part.group(2).lower()) if part else None
+        if part is None or unit is None:
+            break
+        total, at = total + float(part.group(1)) * unit, part.end()
+    if at == 0 or text[at:].strip():
+        raise InvalidJoin(
+            f'{what} is {text!r}; give a number and a unit such as "12 hours" (units: {", ".join(_UNITS_US)})'
+        )
+    return round(total)
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """Equal keys come together; a key may come back within the next `slack` tuples."""
+
+    slack: int = 0
+
+    def __post_init__(self) -> None:
+        _check_slack(self.slack)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Keys ascend (or descend); a key may come up to `slack` tuples too late."""
+
+    descending: bool = False
+    slack: int = 0
+
+    def __post_init__(self) -> None:
+        _check_slack(self.slack)
+
+
+Arrival: TypeAlias = Clustered | Ordered
+
+
+def _check_slack(slack: int) -> None:
+    if slack < 0:
+        raise InvalidJoin(f"slack is {slack!r}; give a whole number of tuples, 0 or more")
+
+
+def clustered(*, slack: int = 0) -> Clustered:
+    """Equal keys arrive together, with `slack` tuples of tolerance."""
+    return Clustered(slack)
+
+
+def ordered(*, descending: bool = False, slack: int = 0) -> Ordered:
+    """Keys arrive in order, with `slack` tuples of tolerance."""
+    return Ordered(descending, slack)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Rows whose `column` is true are punctuations, not data."""
+
+    column: str
+    null_is_wildcard: bool = False
+    partitions: int = 1
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise InvalidJoin(f"marked(partitions={self.partitions!r}); give a whole number of 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A data row for which the condition holds is the last one of its key."""
+
+    condition: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A separate stream of promises, each acting when its input's progress passes its time."""
+
+    source: Any
+    time: str
+
+
+PunctuationSource: TypeAlias = Marked | Closing | Control
+
+
+def marked(column: str, *, null_is_wildcard: bool = False, partitions: int = 1) -> Marked:
+    """Rows flagged true in `column` promise that no more rows with their key will come."""
+    return Marked(column, null_is_wildcard, partitions)
+
+
+def closing(condition: Any) -> Closing:
+    """A data row for which `condition` holds is the last of its key.
+
+    A boolean column's name; on Spark also an SQL condition, locally also a pyarrow expression.
+    """
+    return Closing(condition)
+
+
+def control(source: Any, *, time: str) -> Control:
+    """A separate stream of promises; each acts when the input's progress is past its `time`."""
+    return Control(source, time)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One input of a join and everything declared about it.
+
+    `schema` is what the input delivers; `source` is the DataFrame it comes from, None locally.
+    """
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    time: str | None = None
+    window_us: int | None = None
+    lateness_us: int | None = None
+    idle_us: int | None = None
+    unique: bool = False
+    arrival: Arrival | None = None
+    sequence: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    punctuation: PunctuationSource | None = None
+    on_violation: OnViolation = "drop"
+    source: Any = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
+            raise InvalidJoin(
+                f"stream name {self.name!r}; give a name of letters, digits and _ that starts with a letter"
+            )
+        if not self.key:
+            raise InvalidJoin(f"stream {self.name!r} has no key; name at least one key column")
+        _check_unrepeated(self.name, "key", self.key)
+        self._check_columns_exist()
+        self._check_time()
+        self._check_punctuation()
+        if self.on_violation not in get_args(OnViolation):
+            raise InvalidJoin(
+                f"stream {self.name!r}: on_violation is {self.on_violation!r}; give 'drop', 'keep' or 'fail'"
+            )
+
+    def _check_columns_exist(self) -> None:
+        names = self.schema.names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidJoin(
+                f"stream {self.name!r} has more than one column {', '.join(map(repr, repeated))}; rename one"
+            )
+        wanted: list[tuple[str, str]] = [("key", column) for column in self.key]
+        wanted += [("sequence", column) for column in self.sequence]
+        wanted += [("columns", column) for column in self.columns or ()]
+        if self.time is not None:
+            wanted.append(("time", self.time))
+        if isinstance(self.punctuation, Marked):
+            wanted.append(("marked", self.punctuation.column))
+        for what, column in wanted:
+            if column not in names:
+                raise InvalidJoin(
+                    f"stream {self.name!r}: {what} column {column!r} does not exist; "
+                    f"its columns are {', '.join(names)}"
+                )
+
+    def _check_time(self) -> None:
+        if self.time is None:
+            for what, value in (
+                ("window", self.window_us),
+                ("lateness", self.lateness_us),
+                ("idle", self.idle_us),
+            ):
+                if value is not None:
+                    raise InvalidJoin(
+                        f"stream {self.name!r} declares {what} without a time column; add time=<column>"
+                    )
+        elif not (
+            pa.types.is_timestamp(self.type_of(self.time)) or pa.types.is_date(self.type_of(self.time))
+        ):
+            raise InvalidJoin(
+                f"stream {self.name!r}: time column {self.time!r} is {self.type_of(self.time)}; "
+                "give a timestamp or date column"
+            )
+        if self.window_us == 0:
+            raise InvalidJoin(f"stream {self.name!r} has a window of zero; give a positive duration or none")
+        if self.idle_us is not None and self.lateness_us is None:
+            raise InvalidJoin(
+                f'stream {self.name!r} declares idle without lateness; add lateness="0 seconds"'
+            )
+
+    def _check_punctuation(self) -> None:
+        source = self.punctuation
+        if isinstance(source, Marked):
+            if not pa.types.is_boolean(self.type_of(source.column)):
+                raise InvalidJoin(
+                    f"stream {self.name!r}: marked column {source.column!r} is "
+                    f"{self.type_of(source.column)}; give a boolean column"
+                )
+            if source.column in self.key:
+                raise InvalidJoin(f"stream {self.name!r}: the marked column {source.column!r} is a key")
+            if source.partitions > 1 and len(self.sequence) != 2:
+                raise InvalidJoin(
+                    f"stream {self.name!r}: marked(partitions={source.partitions}) needs to know each row's "
+                    "partition; add sequence=[partition column, offset column]"
+                )
+        if len(self.sequence) > 2:
+            raise InvalidJoin(
+                f"stream {self.name!r}: sequence has {len(self.sequence)} columns; "
+                "give [offset column] or [partition column, offset column]"
+            )
+        if self.sequence and not pa.types.is_integer(self.type_of(self.sequence[-1])):
+            raise InvalidJoin(
+                f"stream {self.name!r}: the offset column {self.sequence[-1]!r} must be a whole number, "
+                f"it is {self.type_of(self.sequence[-1])}"
+            )
+
+    def type_of(self, column: str) -> pa.DataType:
+        """The Arrow type of one column."""
+        return self.schema.field(column).type
+
+    @property
+    def payload(self) -> tuple[str, ...]:
+        """The columns of a result that this input brings beside the key, in declared order."""
+        left_out = {*self.key, *self.sequence}
+        if isinstance(self.punctuation, Marked):
+            left_out.add(self.punctuation.column)
+        chosen = self.schema.names if self.columns is None else self.columns
+        return tuple(name for name in chosen if name not in left_out)
+
+
+def _check_unrepeated(stream: str, what: str, names: tuple[str, ...]) -> None:
+    if len(set(names)) != len(names):
+        raise InvalidJoin(
+            f"stream {stream!r}: {what} names a column twice ({', '.join(names)}); name each once"
+        )

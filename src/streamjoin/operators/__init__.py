@@ -1,0 +1,1 @@
+"""The joins, their rules and their strategies; nothing here knows how it is run."""

@@ -1,0 +1,86 @@
+"""What comes in on one input in one batch: rows, promises, and how far event time has got.
+
+Positions say what came before what. They are known only where the input has a sequence, and only
+within one source partition; without them every promise acts after the batch's rows, which is
+always safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamjoin.batch import Batch, Ints, Layout, Mask
+from streamjoin.kernels.match import expand
+from streamjoin.state.promises import KeyPatterns, pattern_mask
+from streamjoin.state.run import Run, match
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where each element stands: `offset[i]` within source partition `partition[i]`."""
+
+    partition: Ints
+    offset: Ints
+
+    def take(self, rows: Ints) -> Positions:
+        return Positions(self.partition[rows], self.offset[rows])
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """One input's share of a batch.
+
+    `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
+    not single keys. `latest_us` is the greatest event time among all rows of the input in this
+    batch, wherever they went; `progress_us` promises that nothing earlier will come. What the
+    declared order of arrival implies stands apart: rows `behind` it, and keys and patterns that
+    are closed after the batch.
+    """
+
+    rows: Batch
+    keys: Batch
+    patterns: tuple[KeyPatterns, ...] = ()
+    latest_us: int | None = None
+    progress_us: int | None = None
+    null_keys: int = 0
+    rows_at: Positions | None = None
+    keys_at: Positions | None = None
+    patterns_at: Positions | None = None
+    behind: Mask | None = None
+    implied_keys: Batch | None = None
+    implied_patterns: tuple[KeyPatterns, ...] = ()
+
+    @classmethod
+    def nothing(cls, layout: Layout) -> Arrivals:
+        return cls(layout.empty(), layout.keys_only.empty())
+
+    def after_own_promise(self) -> Mask:
+        """Rows that stand behind a promise of this same batch that covers them."""
+        behind: Mask = np.zeros(len(self.rows), np.bool_) if self.behind is None else self.behind
+        if self.rows_at is None:
+            return behind
+        if self.keys_at is not None and len(self.keys) and len(self.rows):
+            behind = behind | self._behind_keys(self.rows_at, self.keys_at)
+        if self.patterns_at is not None:
+            for i, patterns in enumerate(self.patterns):
+                later = (self.rows_at.partition == self.patterns_at.partition[i]) & (
+                    self.rows_at.offset > self.patterns_at.offset[i]
+                )
+                behind = behind | (later & pattern_mask(patterns, self.rows.keys))
+        return behind
+
+    def _behind_keys(self, rows_at: Positions, keys_at: Positions) -> Mask:
+        behind: Mask = np.zeros(len(self.rows), np.bool_)
+        row_order, key_order = self.rows.sort_order(), self.keys.sort_order()
+        rows, keys = self.rows.take(row_order), self.keys.take(key_order)
+        hit = match(keys, Run("arrivals", rows))
+        pair, key = expand(keys.groups.start[hit.probe], keys.groups.count[hit.probe])
+        parent, row = expand(rows.groups.start[hit.stored[pair]], rows.groups.count[hit.stored[pair]])
+        row, key = row_order[row], key_order[key[parent]]
+        later = (rows_at.partition[row] == keys_at.partition[key]) & (
+            rows_at.offset[row] > keys_at.offset[key]
+        )
+        behind[row[later]] = True
+        return behind

@@ -1,0 +1,243 @@
+"""The edge of the operator: a user's table becomes `Arrivals`.
+
+Rows marked as punctuations are taken out, keys are cast to the join's common types and hashed,
+null keys are counted and left behind, event times become microseconds. On Spark the JVM does the
+casting and hashing; this is the same step in plain Arrow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
+from streamjoin.errors import BadInput
+from streamjoin.keys import canonical, hash_keys, valid
+from streamjoin.metadata import Closing, Marked, Stream
+from streamjoin.operators.arrival_order import Tracker, tracker
+from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation
+from streamjoin.state.promises import KeyPatterns
+
+Hash = Callable[[Sequence[Any]], Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Rows of a table that are punctuations, with the table's keys and positions."""
+
+    keys: list[Any]
+    at: Positions | None
+    rows: Ints
+
+
+@dataclass
+class Intake:
+    """Turns tables of one stream into arrivals; follows the order of arrival where one is declared."""
+
+    stream: Stream
+    layout: Layout
+    hash: Hash = hash_keys
+
+    def __post_init__(self) -> None:
+        arrival = self.stream.arrival
+        self.tracker: Tracker | None = None if arrival is None else tracker(arrival, self.layout)
+        self.arrived = 0
+
+    def arrivals(self, table: pa.Table | pa.RecordBatch) -> Arrivals:
+        """One table, in the order in which its rows came."""
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        self._check_columns(table)
+        marks = self._marks(table)
+        keys = self._keys(table)
+        at = self._positions(table)
+        data = np.flatnonzero(~marks) if marks is not None else np.arange(len(table))
+        has_key = valid(keys)
+        time = self._times(table)
+        latest = _latest(time, data)
+        rows_in = data[has_key[data]]
+        rows = self._batch(table, keys, time, rows_in)
+        result = Arrivals(
+            rows,
+            self.layout.keys_only.empty(),
+            latest_us=latest,
+            null_keys=len(data) - len(rows_in),
+            rows_at=None if at is None else at.take(rows_in),
+        )
+        if marks is not None:
+            result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))
+        source = self.stream.punctuation
+        if isinstance(source, Closing):
+            result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
+        if self.tracker is not None:
+            result = self._with_implied(result, self.tracker)
+        return result
+
+    def promise(self, patterns: KeyPatterns) -> Arrivals:
+        """A punctuation on the key columns, as arrivals of its own."""
+        nothing = Arrivals.nothing(self.layout)
+        listed = [_constants(pattern) for pattern in patterns]
+        if any(values is None for values in listed):
+            return replace(nothing, patterns=(patterns,))
+        rows = list(itertools.product(*(values or () for values in listed)))
+        if not rows:
+            return nothing
+        columns = zip(*rows, strict=True)
+        arrays = [
+            pa.array(column, dtype) for column, dtype in zip(columns, self.layout.key_types, strict=True)
+        ]
+        return replace(nothing, keys=self.key_batch(arrays))
+
+    def key_patterns(self, punctuation: Punctuation) -> KeyPatterns | None:
+        """The key's patterns of a punctuation over all columns; None where it closes no key."""
+        positions = [self.stream.schema.names.index(name) for name in self.stream.key]
+        return tuple(punctuation.key_patterns(positions)) if punctuation.closes_key(positions) else None
+
+    def _check_columns(self, table: pa.Table) -> None:
+        for name in self.stream.schema.names:
+            if name not in table.column_names:
+                raise BadInput(
+                    f"stream {self.stream.name!r}: the pushed table has no column {name!r} "
+                    f"(it has {', '.join(table.column_names) or 'none'}); push tables of the declared schema"
+                )
+
+    def _column(self, table: pa.Table, name: str, dtype: pa.DataType) -> Any:
+        column = table.column(name)
+        try:
+            column = column.cast(dtype) if column.type != dtype else column
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadInput(
+                f"stream {self.stream.name!r}, column {name!r}: cannot read {column.type} as {dtype} "
+                f"({error}); push tables of the declared schema"
+            ) from error
+        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+    def _marks(self, table: pa.Table) -> Mask | None:
+        source = self.stream.punctuation
+        if not isinstance(source, Marked):
+            return None
+        flags = self._column(table, source.column, pa.bool_())
+        marks: Mask = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
+        return marks
+
+    def _closing(self, table: pa.Table, condition: Any) -> Mask:
+        if isinstance(condition, str):
+            flags = self._column(table, condition, pa.bool_())
+        else:
+            flags = ds.dataset(table).scanner(columns={"m": condition}).to_table().column(0).combine_chunks()
+        closing: Mask = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
+        return closing
+
+    def _keys(self, table: pa.Table) -> list[Any]:
+        return [
+            canonical(self._column(table, name, dtype))
+            for name, dtype in zip(self.stream.key, self.layout.key_types, strict=True)
+        ]
+
+    def _times(self, table: pa.Table) -> Ints | None:
+        if self.stream.time is None:
+            return None
+        column = self._column(table, self.stream.time, self.stream.type_of(self.stream.time))
+        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).view(
+            pa.int64()
+        )
+        times: Ints = pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
+        return times
+
+    def _positions(self, table: pa.Table) -> Positions | None:
+        names = self.stream.sequence
+        if names:
+            offset = self._column(table, names[-1], pa.int64()).to_numpy(zero_copy_only=False)
+            partition = np.zeros(len(table), np.int64)
+            if len(names) == 2:
+                codes = self._column(table, names[0], self.stream.type_of(names[0]))
+                partition = self.hash([canonical(codes)])
+            return Positions(partition, offset)
+        if self.stream.arrival is not None:
+            offset = np.arange(self.arrived, self.arrived + len(table))
+            self.arrived += len(table)
+            return Positions(np.zeros(len(table), np.int64), offset)
+        return None
+
+    def _batch(self, table: pa.Table, keys: list[Any], time: Ints | None, rows: Ints) -> Batch:
+        chosen = None if len(rows) == len(table) else pa.array(rows)
+
+        def pick(column: Any) -> Any:
+            return column if chosen is None else column.take(chosen)
+
+        key_columns = [pick(key) for key in keys]
+        columns = [pa.array(self.hash(key_columns))]
+        if time is not None:
+            columns.append(pa.array(time[rows]))
+        columns += key_columns
+        for name, dtype in zip(self.stream.payload, self.layout.payload_types, strict=True):
+            columns.append(pick(self._column(table, name, dtype)))
+        return self.layout.batch(columns)
+
+    def key_batch(self, keys: list[Any]) -> Batch:
+        """Rows that are only keys, of the join's key types."""
+        keys = [canonical(key) for key in keys]
+        return self.layout.keys_only.batch([pa.array(self.hash(keys)), *keys])
+
+    def _with_marked(self, result: Arrivals, marks: _Marks) -> Arrivals:
+        if len(marks.rows) == 0:
+            return result
+        whole = valid(marks.keys)[marks.rows]
+        may_be_wide = isinstance(self.stream.punctuation, Marked) and self.stream.punctuation.null_is_wildcard
+        if not whole.all() and not may_be_wide:
+            raise BadInput(
+                f"stream {self.stream.name!r}: punctuation row {int(marks.rows[~whole][0])} has a null key "
+                "column; give it a key, or declare marked(…, null_is_wildcard=True)"
+            )
+        single, wide = marks.rows[whole], marks.rows[~whole]
+        patterns = tuple(
+            tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in marks.keys)
+            for row in wide.tolist()
+        )
+        return replace(
+            result,
+            keys=self.key_batch([key.take(pa.array(single)) for key in marks.keys]),
+            keys_at=None if marks.at is None else marks.at.take(single),
+            patterns=patterns,
+            patterns_at=None if marks.at is None else marks.at.take(wide),
+        )
+
+    def _with_closing(self, result: Arrivals, closing: Mask) -> Arrivals:
+        last = np.flatnonzero(closing)
+        return replace(
+            result,
+            keys=result.rows.only_keys().take(last),
+            keys_at=None if result.rows_at is None else result.rows_at.take(last),
+        )
+
+    def _with_implied(self, result: Arrivals, follow: Tracker) -> Arrivals:
+        order = (
+            np.arange(len(result.rows)) if result.rows_at is None else np.lexsort((result.rows_at.offset,))
+        )
+        implied = follow.follow(result.rows.take(order))
+        behind: Mask = np.zeros(len(result.rows), np.bool_)
+        behind[order] = implied.behind
+        # what the order of arrival implies acts after the whole batch
+        return replace(result, behind=behind, implied_keys=implied.keys, implied_patterns=implied.patterns)
+
+
+def _constants(pattern: Pattern) -> tuple[Any, ...] | None:
+    """The values of a pattern that names single values, None for any other."""
+    if isinstance(pattern, Constant):
+        return (pattern.value,)
+    return tuple(pattern.values) if isinstance(pattern, Enumeration) else None
+
+
+def _latest(time: Ints | None, rows: Ints) -> int | None:
+    if time is None or len(rows) == 0:
+        return None
+    latest = int(time[rows].max())
+    return None if latest == NO_TIME else latest

@@ -1,0 +1,56 @@
+"""Promises that must come from several source partitions before they count.
+
+Where the tuples of one key can come through n partitions of a source, each partition speaks only
+for itself: `marked(column, partitions=n)` counts a promise when n different partitions have made
+it. Until then it is a pledge: a key with the partition that made it, remembered as state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streamjoin.batch import Batch, Ints, Layout, concat
+from streamjoin.operators.arrivals import Positions
+from streamjoin.state.side import MergePolicy, RunNames, Side
+
+
+class Pledges:
+    """Keys by the partitions that have let go of them; each (key, partition) once."""
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int) -> None:
+        self.partitions = partitions
+        self.layout = Layout(layout.key_types, payload_types=(pa.int64(),))
+        self.side = Side(tag, self.layout, names, MergePolicy(dead_share=0.0))
+
+    def __len__(self) -> int:
+        return self.side.live_rows
+
+    def fulfilled(self, keys: Batch, at: Positions | None) -> tuple[Batch, Positions | None]:
+        """Of the keys now promised, those that count; with one partition, all of them."""
+        if self.partitions == 1 or len(keys) == 0:
+            return keys, at
+        partition = np.zeros(len(keys), np.int64) if at is None else at.partition
+        new = self.layout.batch([keys.data.column(0), *keys.keys, pa.array(partition)])
+        distinct = new.sorted().distinct_keys()
+        held = []
+        for hit in self.side.match(distinct):
+            rows = hit.live()[1]
+            held.append(hit.run.batch.take(rows))
+            hit.run.kill(rows)
+        all_pledges = concat(self.layout, [*held, new]).sorted()
+        group = all_pledges.groups.of_rows()
+        first = _first_of_each(group, all_pledges.payload[0].to_numpy())
+        made = np.bincount(group[first], minlength=len(all_pledges.groups))
+        enough = made >= self.partitions
+        self.side.drop_dead()
+        self.side.append(all_pledges.take(first[~enough[group[first]]]))
+        return all_pledges.distinct_keys().where(enough), None
+
+
+def _first_of_each(group: Ints, partition: Ints) -> Ints:
+    """The rows that show a (group, partition) for the first time, ascending."""
+    order = np.lexsort((partition, group))
+    repeated = np.zeros(len(order), np.bool_)
+    repeated[1:] = (group[order][1:] == group[order][:-1]) & (partition[order][1:] == partition[order][:-1])
+    return np.sort(order[~repeated])

@@ -1,0 +1,85 @@
+"""What is left of one input's share of a batch, in the order in which it must be worked through.
+
+A promise is handed out once all rows before it are. Without positions, or where rows of several
+source partitions are mixed, that means: after the last row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from streamjoin.batch import Batch, Ints
+from streamjoin.operators.arrivals import Positions
+from streamjoin.state.promises import KeyPatterns
+
+
+@dataclass
+class InputQueue:
+    """Rows and promises of one input; `take` hands them out."""
+
+    input: int
+    rows: Batch
+    rows_at: Positions | None
+    keys: Batch
+    keys_at: Positions | None
+    patterns: tuple[KeyPatterns, ...]
+    patterns_at: Positions | None
+    _next_row: int = 0
+    _next_key: int = 0
+    _next_pattern: int = 0
+    _key_due: Ints = field(init=False)
+    _pattern_due: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        one_partition = self._in_offset_order()
+        self._key_due = self._due(self.keys_at if one_partition else None, len(self.keys))
+        order = np.argsort(self._key_due, kind="stable")
+        if np.any(order[1:] < order[:-1]):
+            self.keys, self._key_due = self.keys.take(order), self._key_due[order]
+        self._pattern_due = self._due(self.patterns_at if one_partition else None, len(self.patterns))
+        by_due = np.argsort(self._pattern_due, kind="stable")
+        self.patterns, self._pattern_due = tuple(self.patterns[i] for i in by_due), self._pattern_due[by_due]
+
+    def _in_offset_order(self) -> bool:
+        """Put rows of a single partition in offset order; False where order is not known."""
+        if self.rows_at is None:
+            return False
+        known = [at.partition for at in (self.rows_at, self.keys_at, self.patterns_at) if at is not None]
+        partitions = np.concatenate(known)
+        if len(partitions) and (partitions != partitions[0]).any():
+            return False
+        offset = self.rows_at.offset
+        if np.any(offset[1:] < offset[:-1]):
+            order = np.argsort(offset, kind="stable")
+            self.rows, self.rows_at = self.rows.take(order), self.rows_at.take(order)
+        return True
+
+    def _due(self, at: Positions | None, count: int) -> Ints:
+        if at is None or self.rows_at is None:
+            return np.full(count, len(self.rows), np.int64)
+        return np.searchsorted(self.rows_at.offset, at.offset, side="right")
+
+    @property
+    def rows_left(self) -> int:
+        return len(self.rows) - self._next_row
+
+    @property
+    def done(self) -> bool:
+        return (
+            self.rows_left == 0
+            and self._next_key == len(self.keys)
+            and self._next_pattern == len(self.patterns)
+        )
+
+    def take(self, quota: int) -> tuple[Batch, Batch, tuple[KeyPatterns, ...]]:
+        """Up to `quota` rows, and the promises that then act."""
+        stop = min(self._next_row + max(quota, 0), len(self.rows))
+        rows = self.rows.slice(self._next_row, stop - self._next_row)
+        last_key = int(np.searchsorted(self._key_due, stop, side="right"))
+        last_pattern = int(np.searchsorted(self._pattern_due, stop, side="right"))
+        keys = self.keys.slice(self._next_key, last_key - self._next_key)
+        patterns = self.patterns[self._next_pattern : last_pattern]
+        self._next_row, self._next_key, self._next_pattern = stop, last_key, last_pattern
+        return rows, keys, patterns

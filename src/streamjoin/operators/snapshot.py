@@ -1,0 +1,128 @@
+"""A join's state as a manifest and runs, and back.
+
+`store` encodes only runs that were not stored before, so a batch writes what it added; `restore`
+asks a loader for each run. Both runtimes use these two: the local one puts everything into one
+value (`to_bytes`), Spark puts each run and the manifest into its state store.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from streamjoin.batch import Batch, concat
+from streamjoin.operators.spec import JoinSpec
+from streamjoin.operators.stream_join import Counters, StreamJoin
+from streamjoin.punctuation import Punctuation
+from streamjoin.state.codec import SNAPSHOT, decode, decode_run, encode, encode_run
+from streamjoin.state.manifest import Manifest, RunEntry
+from streamjoin.state.ranges import RangeSet
+from streamjoin.state.run import Run
+from streamjoin.state.side import Side
+
+Load = Callable[[str], Any]  # the stored bytes of a run, by name
+
+
+def sides_of(join: StreamJoin) -> Iterator[Side]:
+    """Everything of a join that is made of runs."""
+    yield from join.sides
+    for promises in join.promises:
+        yield promises.constants.side
+        yield promises.seen.side
+    for pledges in join.pledges:
+        yield pledges.side
+    yield join.announced.side
+
+
+def store(join: StreamJoin, save: Callable[[str, bytes, Run], None]) -> Manifest:
+    """The manifest of the present state; `save` gets every run that was not stored yet."""
+    _settle_as_run(join)
+    tiers: dict[str, list[list[RunEntry]]] = {}
+    for side in sides_of(join):
+        tiers[side.tag] = []
+        for tier in side.tiers:
+            entries = []
+            for run in tier:
+                if run.stored_as is None:
+                    value = encode_run(run.batch)
+                    run.stored_as = f"{run.name}-{zlib.crc32(value):08x}"
+                    save(run.stored_as, value, run)
+                entries.append(RunEntry(run.stored_as, len(run), run.nbytes, run.dead, run.matched))
+            tiers[side.tag].append(entries)
+    return Manifest(join.spec.identity(), tiers, _facts(join))
+
+
+def _settle_as_run(join: StreamJoin) -> None:
+    """Keys whose promises are not carried out yet are few; the manifest carries them itself."""
+    if len(join.unsettled) > 1:
+        join.unsettled = [concat(join.unsettled[0].layout, join.unsettled)]
+
+
+def _facts(join: StreamJoin) -> dict[str, Any]:
+    return {
+        "step": join.step,
+        "own progress": join.progress.own,
+        "ended": join.progress.ended,
+        "reached": join.reached,
+        "counters": [asdict(counters) for counters in join.counters],
+        "results": join.results,
+        "announcements": join.announcements,
+        "promises": [
+            {
+                "ended": promises.ended,
+                "ranges": None if promises.ranges is None else promises.ranges.to_json(),
+                "patterns": [Punctuation(patterns).text() for patterns in promises.patterns],
+            }
+            for promises in join.promises
+        ],
+        "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
+    }
+
+
+def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batch]) -> StreamJoin:
+    """The join as it was when the manifest was made."""
+    manifest.check_identity(spec.identity())
+    join = StreamJoin(spec)
+    for side in sides_of(join):
+        side.tiers = [
+            [_run(entry, load(entry.stored_as, side)) for entry in tier]
+            for tier in manifest.tiers.get(side.tag, [])
+        ]
+    facts = manifest.facts
+    join.step = facts["step"]
+    join.progress.own, join.progress.ended = list(facts["own progress"]), list(facts["ended"])
+    join.reached = list(facts["reached"])
+    join.counters = [Counters(**counters) for counters in facts["counters"]]
+    join.results, join.announcements = facts["results"], facts["announcements"]
+    for promises, saved in zip(join.promises, facts["promises"], strict=True):
+        promises.ended = saved["ended"]
+        if saved["ranges"] is not None:
+            promises.ranges = RangeSet.from_json(spec.key_types[0], saved["ranges"])
+        promises.patterns = [Punctuation.parse(text, spec.key_types).patterns for text in saved["patterns"]]
+    keys_only = spec.inputs[0].layout.keys_only
+    join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
+    return join
+
+
+def _run(entry: RunEntry, batch: Batch) -> Run:
+    name = entry.stored_as.rpartition("-")[0]
+    return Run(name, batch, entry.dead, entry.matched, stored_as=entry.stored_as)
+
+
+def to_bytes(join: StreamJoin) -> bytes:
+    """The whole state as one value."""
+    runs: dict[str, bytes] = {}
+    for side in sides_of(join):
+        for run in side.runs:
+            run.stored_as = None  # a snapshot stands alone: it holds every run
+    manifest = store(join, lambda name, value, _: runs.__setitem__(name, value))
+    return encode(SNAPSHOT, {"runs": list(runs)}, [manifest.encode(), *runs.values()])
+
+
+def from_bytes(spec: JoinSpec, value: bytes) -> StreamJoin:
+    """The join that `to_bytes` wrote."""
+    header, (manifest, *parts) = decode(SNAPSHOT, value)
+    runs = dict(zip(header["runs"], parts, strict=True))
+    return restore(spec, Manifest.decode(manifest), lambda name, side: decode_run(runs[name], side.layout))

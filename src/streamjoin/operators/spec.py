@@ -1,0 +1,75 @@
+"""What an operator needs to know of its join: inputs with physical layouts, output columns,
+strategies. Made by the planner from the user's declarations; the operator never sees a `Stream`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.batch import Layout
+from streamjoin.metadata import OnViolation
+from streamjoin.operators.strategies import Strategies
+from streamjoin.state.side import MergePolicy
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the operator. `columns` are the names of key, then payload, as declared."""
+
+    name: str
+    layout: Layout
+    columns: tuple[str, ...]
+    window_us: int | None = None
+    lateness_us: int = 0
+    idle_us: int | None = None
+    unique: bool = False
+    partitions: int = 1
+    on_violation: OnViolation = "drop"
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A join of n >= 2 inputs on a common key."""
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    output: pa.Schema
+    strategies: Strategies = field(default_factory=Strategies)
+    merging: MergePolicy = field(default_factory=MergePolicy)
+    propagate: bool = True
+    frame_rows: int = 1 << 18
+
+    @property
+    def windowed(self) -> bool:
+        """Whether event time decides which rows join; only then can a row be late."""
+        return any(spec.window_us is not None for spec in self.inputs)
+
+    @property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        return self.inputs[0].layout.key_types
+
+    @property
+    def key_names(self) -> list[str]:
+        return list(self.output.names[: len(self.key_types)])
+
+    def identity(self) -> dict[str, Any]:
+        """What must not change between a stop and a restart."""
+        return {
+            "inputs": [spec.name for spec in self.inputs],
+            "key types": [str(dtype) for dtype in self.key_types],
+            "columns": {
+                spec.name: [
+                    f"{name}: {dtype}"
+                    for name, dtype in zip(
+                        spec.columns, (*spec.layout.key_types, *spec.layout.payload_types), strict=True
+                    )
+                ]
+                for spec in self.inputs
+            },
+            "times": [spec.name for spec in self.inputs if spec.layout.timed],
+            "windows (us)": {spec.name: spec.window_us for spec in self.inputs},
+            "unique": [spec.name for spec in self.inputs if spec.unique],
+        }

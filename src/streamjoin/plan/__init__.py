@@ -1,0 +1,1 @@
+"""From declarations and a goal to an operator, with reasons."""

@@ -1,0 +1,60 @@
+"""The plan in words: what joins, what was chosen and why, and whether the state is bounded."""
+
+from __future__ import annotations
+
+from streamjoin.metadata import Clustered, Stream
+from streamjoin.plan.planner import Plan
+from streamjoin.plan.safety import Bound, closes_keys
+
+
+def explain(plan: Plan) -> str:
+    """The plan as text for someone who has not read the papers."""
+    names = " ⋈ ".join(stream.name for stream in plan.streams)
+    keys = " = ".join(f"{stream.name}.{'+'.join(stream.key)}" for stream in plan.streams)
+    types = ", ".join(str(dtype) for dtype in plan.spec.key_types)
+    lines = [
+        f"{plan.options.name}: {names}",
+        f"  {plan.options.how} join on {keys} ({types}), goal {plan.options.goal}",
+        f"  result: {', '.join(plan.spec.output.names)}",
+        "",
+        "What is known of each input",
+    ]
+    lines += [f"  {stream.name}: {_facts(stream)}" for stream in plan.streams]
+    lines += ["", "How it runs"]
+    lines += [f"  {choice} ({why})" for choice, why in plan.reasons]
+    lines += ["", "Is the state bounded?"]
+    for bound in plan.bounds:
+        lines += _verdict(bound)
+    return "\n".join(lines)
+
+
+def _facts(stream: Stream) -> str:
+    facts = []
+    if stream.unique:
+        facts.append("one tuple per key")
+    if stream.window_us is not None:
+        facts.append(f"window {stream.window_us / 1e6:g} s")
+    if stream.lateness_us is not None:
+        facts.append(f"lateness {stream.lateness_us / 1e6:g} s")
+    if stream.idle_us is not None:
+        facts.append(f"idle after {stream.idle_us / 1e6:g} s")
+    if stream.arrival is not None:
+        kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
+        facts.append(f"{kind} arrival, slack {stream.arrival.slack}")
+    if stream.punctuation is not None:
+        facts.append(f"keys end by {closes_keys(stream)}")
+    return "; ".join(facts) or "nothing was declared"
+
+
+def _verdict(bound: Bound) -> list[str]:
+    if bound.tuples and bound.promises:
+        word = "bounded"
+    elif bound.tuples:
+        word = "tuples bounded, memory of promises not"
+    else:
+        word = "NOT BOUNDED"
+    lines = [f"  {bound.stream}: {word}"]
+    lines += [f"    - {reason}" for reason in bound.reasons]
+    if not bound.tuples:
+        lines += [f"    - to bound it, declare {advice}" for advice in bound.advice]
+    return lines

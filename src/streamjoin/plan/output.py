@@ -1,0 +1,36 @@
+"""The columns of a result: the key columns under the first input's names, then each input's other
+columns in declared order. A key column keeps its name; any other name that occurs twice, or
+equals a key's, is prefixed on every side with its input's name.
+
+Worked case: news(sno, title) with access(sno, title, ip) gives sno, news_title, access_title, ip.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.metadata import Stream
+from streamjoin.plan.types import plain
+
+
+def output_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> pa.Schema:
+    """Names and types of the result columns."""
+    keys = streams[0].key
+    seen = Counter([*keys, *(column for stream in streams for column in stream.payload)])
+    fields = [pa.field(name, dtype) for name, dtype in zip(keys, key_types, strict=True)]
+    for stream in streams:
+        for column in stream.payload:
+            name = column if seen[column] == 1 else f"{stream.name}_{column}"
+            fields.append(pa.field(name, plain(stream.type_of(column))))
+    names = Counter(field.name for field in fields)
+    clashing = sorted(name for name, count in names.items() if count > 1)
+    if clashing:
+        raise InvalidJoin(
+            f"the result would have more than one column {', '.join(map(repr, clashing))}; "
+            "rename a column or an input, or choose columns=[…]"
+        )
+    return pa.schema(fields)

@@ -1,0 +1,91 @@
+"""Is the state bounded? For each input: what lets its tuples and its promises go, under which
+assumption; and where nothing does, which declaration would, the most useful first.
+
+A tuple of input i can leave when every other input is closed for its key or has passed its
+window. So its tuples are bounded by a window on i itself, or when every other input has some way
+to close keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamjoin.metadata import Closing, Clustered, Control, Marked, Ordered, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Whether one input's state is bounded, why, and what would help if not."""
+
+    stream: str
+    tuples: bool
+    promises: bool
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+class UnboundedState(UserWarning):
+    """A join was started whose state nothing bounds."""
+
+
+def closes_keys(stream: Stream) -> str | None:
+    """What closes keys on this input, in words; None where nothing does."""
+    source = stream.punctuation
+    if isinstance(source, Marked):
+        return f"punctuations of {stream.name} (rows marked {source.column})"
+    if isinstance(source, Closing):
+        return f"closing rows of {stream.name}"
+    if isinstance(source, Control):
+        return f"the control stream of {stream.name}"
+    if isinstance(stream.arrival, Clustered):
+        return f"clustered arrival of {stream.name}"
+    if isinstance(stream.arrival, Ordered):
+        return f"ordered arrival of {stream.name}"
+    if stream.unique:
+        return f"the unique key of {stream.name}"
+    return None
+
+
+def check(streams: Sequence[Stream]) -> list[Bound]:
+    """The verdict for every input."""
+    return [_bound(stream, [other for other in streams if other is not stream]) for stream in streams]
+
+
+def _bound(stream: Stream, others: list[Stream]) -> Bound:
+    reasons, advice, tuples = [], [], True
+    open_ended = [other for other in others if closes_keys(other) is None]
+    if stream.window_us is not None:
+        reasons.append(
+            f"its window of {stream.window_us / 1e6:g} s lets tuples go, provided event time moves on "
+            + " and ".join(other.name for other in others)
+        )
+    for other in others:
+        way = closes_keys(other)
+        if way is not None:
+            needs = f", provided every key of {stream.name} appears in {other.name}" if other.unique else ""
+            reasons.append(f"{way} let its tuples go{needs}")
+    if stream.window_us is None and open_ended:
+        tuples = False
+        advice += [
+            f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
+            for other in open_ended
+        ]
+        advice.append(f"window= on {stream.name} (with time= and lateness= on every input)")
+    promises = closes_keys(stream) is None or not open_ended
+    if not promises:
+        reasons.append(
+            f"what {stream.name} promises is remembered until "
+            + " and ".join(other.name for other in open_ended)
+            + " also close the key, which nothing declares"
+        )
+    return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
+
+
+def warning_text(bounds: Sequence[Bound]) -> str | None:
+    """One paragraph that says what grows for ever and what to declare; None where all is bounded."""
+    growing = [bound for bound in bounds if not bound.tuples]
+    if not growing:
+        return None
+    parts = [f"{bound.stream}: declare {'; or '.join(bound.advice)}" for bound in growing]
+    return "the state of this join grows with its input. " + ". ".join(parts)

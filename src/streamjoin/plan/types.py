@@ -1,0 +1,106 @@
+"""The one type to which the key columns of all inputs are cast before hashing, as Spark widens:
+whole numbers to the wider one, whole numbers and decimals to a decimal that holds both, either
+with a float to double, a date with a timestamp to the timestamp. Everything else must be equal.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pyarrow as pa
+
+from streamjoin.errors import InvalidJoin
+
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_UNITS = ["s", "ms", "us", "ns"]
+
+
+def plain(dtype: pa.DataType) -> pa.DataType:
+    """The same values in the form that is stored: no dictionaries, no large or view variants."""
+    if pa.types.is_dictionary(dtype):
+        return plain(dtype.value_type)
+    if pa.types.is_large_string(dtype) or dtype == pa.string_view():
+        return pa.string()
+    if pa.types.is_large_binary(dtype) or dtype == pa.binary_view():
+        return pa.binary()
+    return dtype
+
+
+def common_type(streams: list[str], columns: list[str], types: list[pa.DataType]) -> pa.DataType:
+    """The widened type of one key position over all inputs."""
+
+    def widen_or_refuse(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+        wide = widen(a, b)
+        if wide is None:
+            listed = ", ".join(f"{s}.{c} {t}" for s, c, t in zip(streams, columns, types, strict=True))
+            raise InvalidJoin(f"key columns cannot be brought to one type ({listed}); cast one of them first")
+        return wide
+
+    return reduce(widen_or_refuse, [plain(dtype) for dtype in types])
+
+
+def widen(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds both, None where there is none.
+
+    >>> widen(pa.int32(), pa.int64())
+    DataType(int64)
+    """
+    if a == b:
+        return a
+    if pa.types.is_integer(a) and pa.types.is_integer(b):
+        return _widen_integers(a, b)
+    exact_a, exact_b = _as_decimal(a), _as_decimal(b)
+    if exact_a is not None and exact_b is not None:
+        return _widen_decimals(exact_a, exact_b)
+    if (pa.types.is_floating(a) or exact_a is not None) and (pa.types.is_floating(b) or exact_b is not None):
+        return pa.float64()
+    if pa.types.is_temporal(a) and pa.types.is_temporal(b):
+        return _widen_times(a, b)
+    if pa.types.is_struct(a) and pa.types.is_struct(b) and a.num_fields == b.num_fields:
+        return _widen_structs(a, b)
+    return None
+
+
+def _widen_integers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    bits = max(
+        a.bit_width * (1 + pa.types.is_unsigned_integer(a)),
+        b.bit_width * (1 + pa.types.is_unsigned_integer(b)),
+    )
+    signed = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+    return signed.get(bits) or pa.decimal128(20, 0)
+
+
+def _as_decimal(dtype: pa.DataType) -> tuple[int, int] | None:
+    """Precision and scale of an exact number."""
+    if pa.types.is_decimal(dtype):
+        return dtype.precision, dtype.scale
+    if pa.types.is_integer(dtype):
+        return (20 if dtype == pa.uint64() else _DIGITS[dtype.bit_width]), 0
+    return None
+
+
+def _widen_decimals(a: tuple[int, int], b: tuple[int, int]) -> pa.DataType | None:
+    scale = max(a[1], b[1])
+    precision = max(a[0] - a[1], b[0] - b[1]) + scale
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def _widen_times(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_timestamp(a) and pa.types.is_timestamp(b):
+        if (a.tz is None) != (b.tz is None):
+            return None
+        return pa.timestamp(max(a.unit, b.unit, key=_UNITS.index), a.tz)
+    if pa.types.is_date(a) and pa.types.is_date(b):
+        return pa.date32()
+    date, time = (a, b) if pa.types.is_date(a) else (b, a)
+    return time if pa.types.is_date(date) and pa.types.is_timestamp(time) and time.tz is None else None
+
+
+def _widen_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    fields = []
+    for i in range(a.num_fields):
+        wide = widen(plain(a.field(i).type), plain(b.field(i).type))
+        if wide is None:
+            return None
+        fields.append(pa.field(a.field(i).name, wide))
+    return pa.struct(fields)

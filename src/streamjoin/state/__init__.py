@@ -1,0 +1,1 @@
+"""What a join holds: runs, sides, promises, the manifest, and their form as bytes."""

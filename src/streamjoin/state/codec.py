@@ -1,0 +1,99 @@
+"""State as bytes: versioned, checked, and readable in place.
+
+    offset  size  what
+    0       4     kind: "SJRN" a run, "SJMF" a manifest, "SJSN" a snapshot of a whole join
+    4       2     format version, little endian
+    6       2     reserved, zero
+    8       4     CRC-32 of everything after offset 16
+    12      4     length of the header
+    16      …     header (JSON), padded with blanks so that the first part starts at a multiple of 64
+    …       …     parts, each padded to a multiple of 64; their lengths stand in the header
+
+Arrow data starts at a multiple of 64, so a memory-mapped run is used without a copy. A state of
+another version is refused with what to do; older versions that can be read have a reader here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.batch import Batch, Layout
+from streamjoin.errors import StateFormatError
+
+VERSION = 1
+RUN, MANIFEST, SNAPSHOT = b"SJRN", b"SJMF", b"SJSN"
+_PREFIX = struct.Struct("<4sHHII")
+_ALIGN = 64
+
+
+def encode(kind: bytes, header: dict[str, Any], parts: Sequence[Any] = ()) -> bytes:
+    """One value for storage; `parts` are bytes-like."""
+    sizes = [memoryview(part).nbytes for part in parts]
+    text = json.dumps({**header, "parts": sizes}, separators=(",", ":")).encode()
+    text += b" " * (-(_PREFIX.size + len(text)) % _ALIGN)
+    pieces: list[Any] = [text]
+    for part, size in zip(parts, sizes, strict=True):
+        pieces += [part, b"\0" * (-size % _ALIGN)]
+    checksum = 0
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    return b"".join([_PREFIX.pack(kind, VERSION, 0, checksum, len(text)), *pieces])
+
+
+def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, Any], list[Any]]:
+    """Header and parts (views, not copies) of a stored value."""
+    view = memoryview(value)
+    if view.nbytes < _PREFIX.size:
+        raise StateFormatError(f"stored state is cut off after {view.nbytes} bytes; restore it from a backup")
+    found, version, _, checksum, length = _PREFIX.unpack_from(view)
+    if found != kind:
+        raise StateFormatError(
+            f"stored state is of kind {found!r}, not {kind!r}; is this the right file or checkpoint?"
+        )
+    if version != VERSION:
+        raise StateFormatError(
+            f"stored state has format {version}, this version of streamjoin reads format {VERSION}; "
+            "go on with the version that wrote it, or start with a new checkpoint"
+        )
+    body = view[_PREFIX.size :]
+    if check and zlib.crc32(body) != checksum:
+        raise StateFormatError("stored state is damaged (its checksum is wrong); restore it from a backup")
+    header = json.loads(bytes(body[:length]))
+    parts, at = [], length
+    for size in header.pop("parts"):
+        parts.append(body[at : at + size])
+        at += size + (-size % _ALIGN)
+    return header, parts
+
+
+def encode_run(batch: Batch) -> bytes:
+    """The rows of a run."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.data.schema) as writer:
+        writer.write_batch(batch.data)
+    return encode(RUN, {"rows": len(batch)}, [sink.getvalue()])
+
+
+def decode_run(value: Any, layout: Layout, *, check: bool = True) -> Batch:
+    """The rows of a run, in place: `value` (bytes or a memory map) must outlive the batch."""
+    header, (part,) = decode(RUN, value, check=check)
+    with pa.ipc.open_stream(pa.py_buffer(part)) as reader:
+        if not reader.schema.equals(layout.schema):
+            raise StateFormatError(
+                f"a stored run has columns {_columns(reader.schema)}, this join has "
+                f"{_columns(layout.schema)}; restart with the inputs and columns it began with"
+            )
+        batch = reader.read_next_batch()
+    if batch.num_rows != header["rows"]:
+        raise StateFormatError("stored state is damaged (a run has another number of rows); restore a backup")
+    return Batch(layout, batch)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

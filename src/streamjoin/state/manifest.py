@@ -1,0 +1,97 @@
+"""The manifest: the only mutable value of a join's state.
+
+It names the runs that live, in their tiers, with the flags of their rows; holds each input's
+progress and counters as plain facts; and, fixed for ever, the identity of the join. A restart
+with another identity is refused with what changed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamjoin.batch import Mask
+from streamjoin.errors import StateFormatError
+from streamjoin.state.codec import MANIFEST, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run as the manifest knows it: where it is stored, how large it is, the flags of its rows."""
+
+    stored_as: str
+    rows: int
+    nbytes: int
+    dead: Mask | None = None
+    matched: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`tiers[tag]` are the tiers of the side with that tag, each a list of runs in hash order."""
+
+    identity: dict[str, Any]
+    tiers: dict[str, list[list[RunEntry]]]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def run_names(self) -> set[str]:
+        """The runs this state needs; whatever else is stored can be deleted."""
+        return {run.stored_as for tiers in self.tiers.values() for tier in tiers for run in tier}
+
+    def encode(self) -> bytes:
+        parts: list[bytes] = []
+        tiers = {
+            tag: [[_entry_to_json(run, parts) for run in tier] for tier in tiers]
+            for tag, tiers in self.tiers.items()
+        }
+        return encode(MANIFEST, {"identity": self.identity, "tiers": tiers, "facts": self.facts}, parts)
+
+    @classmethod
+    def decode(cls, value: Any) -> Manifest:
+        header, parts = decode(MANIFEST, value)
+        tiers = {
+            tag: [[_entry_from_json(run, parts) for run in tier] for tier in tiers]
+            for tag, tiers in header["tiers"].items()
+        }
+        return cls(header["identity"], tiers, header["facts"])
+
+    def check_identity(self, identity: dict[str, Any]) -> None:
+        """Refuse to go on as another join than the one that wrote this state."""
+        changed = [
+            f"{what} was {self.identity.get(what)!r}, now {identity.get(what)!r}"
+            for what in {**self.identity, **identity}
+            if self.identity.get(what) != identity.get(what)
+        ]
+        if changed:
+            raise StateFormatError(
+                "this state belongs to another join: "
+                + "; ".join(changed)
+                + ". Restart with the declarations it began with, or with a new checkpoint"
+            )
+
+
+def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
+    return [run.stored_as, run.rows, run.nbytes, _put(run.dead, parts), _put(run.matched, parts)]
+
+
+def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
+    if flags is None:
+        return None
+    parts.append(zlib.compress(np.packbits(flags).tobytes(), 1))
+    return len(parts) - 1
+
+
+def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
+    stored_as, rows, nbytes, dead, matched = entry
+    return RunEntry(stored_as, rows, nbytes, _get(dead, rows, parts), _get(matched, rows, parts))
+
+
+def _get(part: int | None, rows: int, parts: list[Any]) -> Mask | None:
+    if part is None:
+        return None
+    bits = np.frombuffer(zlib.decompress(parts[part]), np.uint8)
+    flags: Mask = np.unpackbits(bits, count=rows).astype(np.bool_)
+    return flags

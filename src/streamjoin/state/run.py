@@ -1,0 +1,178 @@
+"""A run: one input's rows, sorted by key, immutable; and which of them are dead.
+
+The rows of a run never change, so any copy of them found under the run's name is right. What
+does change is small and kept beside them: a dead flag per row (set by purging, cleared never)
+and room for a matched flag per row (outer, semi and anti joins). Both live in the manifest.
+
+A time index is built on first need: the row numbers in time order, so that an invalidation
+touches only the rows between the old and the new bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamjoin.batch import Batch, Ints, Mask
+from streamjoin.kernels.match import any_by_group, expand, match_repeated, match_unique
+from streamjoin.keys import equal_at
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+@dataclass(eq=False)
+class Run:
+    """Sorted rows under a name that no other rows ever had."""
+
+    name: str
+    batch: Batch
+    dead: Mask | None = None
+    matched: Mask | None = None
+    stored_as: str | None = None  # the name under which these rows are stored, once they are
+    dead_rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dead_rows = 0 if self.dead is None else int(self.dead.sum())
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def live_rows(self) -> int:
+        return len(self.batch) - self.dead_rows
+
+    @property
+    def nbytes(self) -> int:
+        return self.batch.nbytes
+
+    @property
+    def hash_bounds(self) -> tuple[int, int]:
+        """Smallest and greatest hash, both inclusive."""
+        values = self.batch.hash
+        return int(values[0]), int(values[-1])
+
+    @cached_property
+    def time_bounds(self) -> tuple[int, int]:
+        """Earliest and latest time, both inclusive."""
+        return int(self.batch.time.min()), int(self.batch.time.max())
+
+    @cached_property
+    def _by_time(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.batch.time, kind="stable")
+        return self.batch.time[order], order
+
+    def alive(self, rows: Ints) -> Mask:
+        """Which of these rows are live."""
+        if self.dead is None:
+            return np.ones(len(rows), np.bool_)
+        flags: Mask = ~self.dead[rows]
+        return flags
+
+    def live_mask(self) -> Mask:
+        return np.ones(len(self), np.bool_) if self.dead is None else ~self.dead
+
+    def live_groups(self) -> Mask:
+        """For each key of the run, whether a row of it is live."""
+        groups = self.batch.groups
+        if self.dead is None or len(groups) == 0:
+            return np.ones(len(groups), np.bool_)
+        return np.logical_or.reduceat(~self.dead, groups.start)
+
+    def kill(self, rows: Ints) -> int:
+        """Mark distinct rows dead; returns how many were live."""
+        if len(rows) == 0:
+            return 0
+        if self.dead is None:
+            self.dead = np.zeros(len(self), np.bool_)
+        newly = int(np.count_nonzero(~self.dead[rows]))
+        self.dead[rows] = True
+        self.dead_rows += newly
+        return newly
+
+    def kill_groups(self, chosen: Ints) -> int:
+        """Mark all rows of distinct keys dead; returns how many were live.
+
+        Few keys are expanded row by row; many are flooded in one pass over the run.
+        """
+        groups = self.batch.groups
+        start, count = groups.start[chosen], groups.count[chosen]
+        if 4 * int(count.sum()) < len(self):
+            return self.kill(expand(start, count)[1])
+        if len(chosen) == len(groups):
+            flood: Mask = np.ones(len(self), np.bool_)
+        else:
+            edge = np.zeros(len(self) + 1, np.int8)
+            edge[start] = 1
+            edge[start + count] -= 1
+            flood = np.cumsum(edge[:-1], dtype=np.int8).view(np.bool_)
+        dead = flood if self.dead is None else self.dead | flood
+        before, self.dead, self.dead_rows = self.dead_rows, dead, int(np.count_nonzero(dead))
+        return self.dead_rows - before
+
+    def live_between(self, start_us: int, stop_us: int) -> Ints:
+        """Live rows with start <= time < stop."""
+        earliest, latest = self.time_bounds
+        if start_us > latest or stop_us <= earliest:
+            return _NONE
+        if start_us <= earliest and stop_us > latest:
+            rows: Ints = np.flatnonzero(self.live_mask())
+            return rows
+        times, order = self._by_time
+        found = order[np.searchsorted(times, start_us) : np.searchsorted(times, stop_us)]
+        return found[self.alive(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Keys of a probe that a run holds: probe group `probe[i]` is run group `stored[i]`."""
+
+    run: Run
+    probe: Ints
+    stored: Ints
+
+    def live(self) -> tuple[Ints, Ints]:
+        """Every live stored row: (position in this hit, row of the run), in run order per key."""
+        groups = self.run.batch.groups
+        parent, rows = expand(groups.start[self.stored], groups.count[self.stored])
+        if self.run.dead is None:
+            return parent, rows
+        alive = self.run.alive(rows)
+        return parent[alive], rows[alive]
+
+    def present(self) -> Mask:
+        """Which positions of this hit have a live row."""
+        run = self.run
+        if run.dead is None:
+            return np.ones(len(self.stored), np.bool_)
+        if 4 * int(run.batch.groups.count[self.stored].sum()) > len(run):
+            flags: Mask = run.live_groups()[self.stored]
+            return flags
+        parent, _ = self.live()
+        return any_by_group(np.ones(len(parent), np.bool_), parent, len(self.stored))
+
+    def where(self, mask: Mask) -> Hit:
+        """The chosen keys of this hit."""
+        return self if mask.all() else Hit(self.run, self.probe[mask], self.stored[mask])
+
+
+def match(probe: Batch, run: Run) -> Hit:
+    """The keys that a sorted probe and a run share, verified on the real key columns.
+
+    Pieces of a merged run cover a hash range, so only that part of the probe is searched.
+    """
+    ours, theirs = probe.groups, run.batch.groups
+    low, high = run.hash_bounds
+    first = int(np.searchsorted(ours.hash, low, side="left"))
+    last = int(np.searchsorted(ours.hash, high, side="right"))
+    searched: npt.NDArray[Any] = ours.hash[first:last]
+    repeated = ours.collided or theirs.collided
+    left, right = (match_repeated if repeated else match_unique)(searched, theirs.hash)
+    left = left + first
+    same = equal_at(probe.keys, ours.start[left], run.batch.keys, theirs.start[right])
+    if same.all():
+        return Hit(run, left, right)
+    return Hit(run, left[same], right[same])

@@ -1,0 +1,228 @@
+"""The live tuples of one input (or the keys of a promise set), as sorted immutable runs.
+
+A tuple is in exactly one run. Runs shrink only by whole-run drops, merges and compactions, so a
+manifest that names them stays small. Runs stand in tiers: the runs of one tier cover ascending
+hash ranges, so a probe row touches one run per tier. Tiers of one size class are merged when
+`fanout` of them exist: a row is rewritten about log(state / batch) / log(fanout) times in its
+life, and there are at most fanout - 1 tiers per class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from streamjoin.batch import Batch, Ints, Layout, Mask, concat
+from streamjoin.state.run import Hit, Run, match
+
+_SMALLEST_CLASS_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """When runs are rewritten: tiers of one size class by `fanout`, and at `dead_share` dead."""
+
+    fanout: int = 6
+    run_bytes: int = 32 << 20
+    dead_share: float = 0.5
+    smallest_class_rows: int = _SMALLEST_CLASS_ROWS
+
+    def size_class(self, rows: int) -> int:
+        return max(0, math.floor(math.log(max(rows, 1) / self.smallest_class_rows, self.fanout)) + 1)
+
+
+@dataclass(slots=True)
+class RunNames:
+    """Gives every run of a step its own name; the step's number keeps steps apart."""
+
+    step: int = 0
+    used: int = 0
+
+    def begin(self, step: int) -> None:
+        self.step, self.used = step, 0
+
+    def next(self, tag: str) -> str:
+        self.used += 1
+        return f"{self.step}-{tag}-{self.used}"
+
+
+Tier = list[Run]
+
+
+@dataclass(slots=True)
+class Side:
+    """Rows of one layout, held as tiers of runs; newest tier last."""
+
+    tag: str
+    layout: Layout
+    names: RunNames
+    policy: MergePolicy = field(default_factory=MergePolicy)
+    tiers: list[Tier] = field(default_factory=list)
+    rewritten_rows: int = 0
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        return (run for tier in self.tiers for run in tier)
+
+    @property
+    def live_rows(self) -> int:
+        return sum(run.live_rows for run in self.runs)
+
+    @property
+    def dead_rows(self) -> int:
+        return sum(run.dead_rows for run in self.runs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self.runs)
+
+    def append(self, rows: Batch) -> None:
+        """Add sorted rows as a new tier, then merge what is due."""
+        if len(rows):
+            self.tiers.append(self._cut([rows]))
+            self.merge_due()
+
+    def match(self, probe: Batch) -> list[Hit]:
+        """What a sorted probe shares with each run; runs without a common key are left out."""
+        if len(probe) == 0:
+            return []
+        hits = (match(probe, run) for run in self.runs)
+        return [hit for hit in hits if len(hit.probe)]
+
+    def present(self, probe: Batch) -> Mask:
+        """For each key (group) of a sorted probe, whether a live row of it is held."""
+        found: Mask = np.zeros(len(probe.groups), np.bool_)
+        missing = np.arange(len(found))
+        keys = probe.distinct_keys()
+        for run in self.runs:
+            hit = match(keys, run)
+            here = hit.probe[hit.present()]
+            if len(here):
+                found[missing[here]] = True
+                still = ~found[missing]
+                missing, keys = missing[still], keys.where(still)
+                if len(missing) == 0:
+                    break
+        return found
+
+    def live(self) -> Batch:
+        """All live rows, sorted."""
+        return concat(self.layout, [run.batch.where(run.live_mask()) for run in self.runs]).sorted()
+
+    def drop_dead(self) -> None:
+        """Forget runs without a live row; rewrite those with too many dead ones."""
+        tiers = []
+        for tier in self.tiers:
+            rows, dead = sum(map(len, tier)), sum(run.dead_rows for run in tier)
+            if dead == rows:
+                continue
+            if dead > self.policy.dead_share * rows:
+                tiers.append(self._merge([tier]))
+            elif dead:
+                tiers.append([run for run in tier if run.live_rows])
+            else:
+                tiers.append(tier)
+        self.tiers = tiers
+        self.merge_due()
+
+    def merge_due(self) -> None:
+        """Merge tiers of one size class until fewer than `fanout` of each are left."""
+        while True:
+            classes: dict[int, list[Tier]] = {}
+            for tier in self.tiers:
+                classes.setdefault(self.policy.size_class(sum(map(len, tier))), []).append(tier)
+            due = next(
+                (tiers for _, tiers in sorted(classes.items()) if len(tiers) >= self.policy.fanout), None
+            )
+            if due is None:
+                return
+            merged = self._merge(due)
+            chosen = {id(tier) for tier in due}
+            self.tiers = [tier for tier in self.tiers if id(tier) not in chosen]
+            if merged:
+                self.tiers.append(merged)
+
+    def _merge(self, tiers: list[Tier]) -> Tier:
+        """One tier with the live rows of several, built hash range by hash range."""
+        runs = [run for tier in tiers for run in tier if run.live_rows]
+        self.rewritten_rows += sum(run.live_rows for run in runs)
+        parts = _merge_parts(runs, self.layout, self.policy.run_bytes)
+        return self._cut(parts)
+
+    def _cut(self, sorted_parts: Iterable[Batch]) -> Tier:
+        """Runs of at most `run_bytes` each, in hash order."""
+        tier = []
+        for part in sorted_parts:
+            pieces = max(1, math.ceil(part.nbytes / self.policy.run_bytes))
+            step = max(1, math.ceil(len(part) / pieces))
+            for start in range(0, len(part), step):
+                piece = part if pieces == 1 else part.slice(start, min(step, len(part) - start))
+                tier.append(Run(self.names.next(self.tag), piece))
+        return tier
+
+
+def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Batch]:
+    """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
+    parts = math.ceil(sum(run.nbytes for run in runs) / run_bytes)
+    widest = max(runs, key=len).batch.hash if runs else np.empty(0, np.int64)
+    inner = np.unique(widest[np.linspace(0, len(widest), max(parts, 1), endpoint=False).astype(np.int64)[1:]])
+    bounds = [*inner.tolist(), None]
+    begin = [0] * len(runs)
+    for bound in bounds:
+        slices = []
+        for i, run in enumerate(runs):
+            end = len(run) if bound is None else int(np.searchsorted(run.batch.hash, bound, side="left"))
+            if end > begin[i]:
+                rows = run.batch.slice(begin[i], end - begin[i])
+                slices.append(rows if run.dead is None else rows.where(~run.dead[begin[i] : end]))
+            begin[i] = end
+        merged = concat(layout, slices).sorted(in_stretches=True)
+        if len(merged):
+            yield merged
+
+
+def present(hits: Iterable[Hit], groups: int) -> Mask:
+    """Which of the probe's groups have a live row in any of these hits."""
+    mask: Mask = np.zeros(groups, np.bool_)
+    for hit in hits:
+        mask[hit.probe[hit.present()]] = True
+    return mask
+
+
+class KeySet:
+    """A set of keys with their real values behind the hashes; a `Side` of rows that are only keys."""
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+        self.side = Side(tag, layout.keys_only, names, policy)
+
+    def __len__(self) -> int:
+        return self.side.live_rows
+
+    def contains(self, keys: Batch) -> Mask:
+        """For each key (group) of a sorted batch, whether it is in the set."""
+        if not self.side.tiers:
+            return np.zeros(len(keys.groups), np.bool_)
+        return self.side.present(keys)
+
+    def add(self, keys: Batch) -> None:
+        """Put in the distinct keys of a sorted batch that are not there yet."""
+        distinct = keys.distinct_keys()
+        self.side.append(distinct.where(~self.contains(distinct)))
+
+    def remove(self, keys: Batch) -> int:
+        """Take out the keys of a sorted batch; returns how many were there."""
+        removed = 0
+        for hit in self.side.match(keys):
+            removed += hit.run.kill(hit.live()[1])
+        if removed:
+            self.side.drop_dead()
+        return removed
+
+    def remove_where(self, covered: Iterator[tuple[Run, Ints]]) -> None:
+        """Take out rows found by a caller that looked through the runs."""
+        for run, rows in covered:
+            run.kill(rows)
+        self.side.drop_dead()
