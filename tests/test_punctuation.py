@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 from datetime import UTC, date, datetime, timedelta
+from itertools import combinations, product
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -156,6 +157,18 @@ def test_covering_means_matching_all_the_other_matches(case):
     assert one.covers(simplify(one))
 
 
+def test_all_pairs_of_small_patterns_on_a_dense_line():
+    ends, flags = (None, 1, 2, 3), (False, True)
+    ranges = [Range(low, high, a, b) for low in ends for high in ends for a in flags for b in flags]
+    lists = [Enumeration(values) for size in range(4) for values in combinations((1, 2, 3), size)]
+    every = [ANY, Empty(), *ranges, *lists]
+    line = (None, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
+    matched = {one: {value for value in line if one.matches(value)} for one in every}
+    for one, two in product(every, every):
+        assert one.covers(two) == (matched[one] >= matched[two])
+        assert matched[one] & matched[two] == {v for v in line if one.intersect(two).matches(v)}
+
+
 @steady
 @given(typed_patterns())
 def test_simplifying_keeps_the_meaning_and_a_pattern_survives_pickling(case):
@@ -235,6 +248,12 @@ def test_the_two_half_past_two_of_a_clock_change_are_two_values():
     assert not between(None, first).matches(second)
     assert Constant(first).mask(pa.array([first, second], dtype)).tolist() == [True, False]
     assert parse_pattern(Constant(second).text(), dtype) == Constant(second)
+
+
+def test_a_zone_that_was_off_by_seconds_is_written_in_utc():
+    old = datetime(1850, 1, 1, 12, tzinfo=BERLIN)  # 53 minutes and 28 seconds ahead
+    assert Constant(old).text() == "1850-01-01T11:06:32+00:00"
+    assert parse_pattern(Constant(old).text(), pa.timestamp("us", tz="Europe/Berlin")) == Constant(old)
 
 
 def test_what_a_user_writes_becomes_a_pattern():

@@ -1,6 +1,6 @@
 """Joins over live streams that know when to let go of their state."""
 
-from streamjoin.api import Joined, join, stream
+from streamjoin.api import Joined, join, session, stream
 from streamjoin.errors import (
     BadInput,
     InvalidJoin,
@@ -39,5 +39,6 @@ __all__ = [
     "join",
     "marked",
     "ordered",
+    "session",
     "stream",
 ]

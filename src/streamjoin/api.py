@@ -5,9 +5,9 @@ Nothing happens until a join is started, by `local()` in this process or on Spar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +16,19 @@ from streamjoin.local import LocalRun
 from streamjoin.metadata import Arrival, Duration, OnViolation, PunctuationSource, Stream, duration_us
 from streamjoin.plan.explain import explain
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
+
+if TYPE_CHECKING:
+    from streamjoin.spark import DataFrame, SparkSession, StreamingQuery
+    from streamjoin.spark.wiring import SparkJoin
+
+Sink: TypeAlias = "Callable[[DataFrame, int], None]"
+
+
+def session(**settings: Any) -> SparkSession:
+    """A local Spark session with the settings a stream join wants; see `streamjoin.spark.session`."""
+    from streamjoin.spark.session import session as make
+
+    return make(**settings)
 
 
 def stream(
@@ -49,15 +62,17 @@ def stream(
     def micros(what: str, value: Duration | None) -> int | None:
         return None if value is None else duration_us(value, what=f"stream {name!r}: {what}")
 
-    if not isinstance(source, pa.Schema):
-        raise InvalidJoin(f"stream {name!r}: give a pyarrow.Schema, not a {type(source).__name__}")
+    schema, frame = _schema_and_frame(source, name)
+    lateness_us = micros("lateness", lateness)
+    if frame is not None and frame.isStreaming and (time is None or lateness_us is None):
+        time, lateness_us = _from_watermark(frame, time, lateness_us)
     return Stream(
         name,
-        source,
+        schema,
         (key,) if isinstance(key, str) else tuple(key),
         time,
         micros("window", window),
-        micros("lateness", lateness),
+        lateness_us,
         micros("idle", idle),
         unique,
         arrival,
@@ -65,6 +80,31 @@ def stream(
         None if columns is None else tuple(columns),
         punctuation,
         on_violation,
+        source=frame,
+    )
+
+
+def _from_watermark(frame: Any, time: str | None, lateness_us: int | None) -> tuple[str | None, int | None]:
+    """What was not declared, from a watermark that the DataFrame already has."""
+    from streamjoin.spark.watermark import watermark_of
+
+    watermark = watermark_of(frame)
+    if watermark is None or time not in (None, watermark.column):
+        return time, lateness_us
+    return watermark.column, watermark.delay_us if lateness_us is None else lateness_us
+
+
+def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
+    if isinstance(source, pa.Schema):
+        return source, None
+    if type(source).__module__.startswith("pyspark."):
+        from streamjoin.spark.session import refuse_connect
+        from streamjoin.spark.wiring import arrow_schema
+
+        refuse_connect(source, name)
+        return arrow_schema(source), source
+    raise InvalidJoin(
+        f"stream {name!r}: give a Spark DataFrame or a pyarrow.Schema, not a {type(source).__name__}"
     )
 
 
@@ -103,3 +143,43 @@ class Joined:
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
         """Run in this process; with a `snapshot`, go on from it."""
         return LocalRun(self.plan, snapshot=snapshot)
+
+    def dataframe(self) -> DataFrame:
+        """The result rows, as an ordinary (streaming) DataFrame."""
+        return self._on_spark().dataframe()
+
+    def elements(self) -> DataFrame:
+        """Rows, punctuations and violations as one tagged DataFrame."""
+        from streamjoin.spark.outputs import Packed
+
+        wired = self._on_spark()
+        return wired.elements(wired.emitted(Packed()))
+
+    def write(
+        self,
+        *,
+        rows: Sink | None = None,
+        punctuations: Sink | None = None,
+        violations: Sink | None = None,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+    ) -> StreamingQuery:
+        """Start a streaming query; each sink is `f(batch_df, batch_id)`, each batch computed once.
+
+        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+        """
+        from streamjoin.spark.sinks import write
+
+        sinks = {"rows": rows, "punctuations": punctuations, "violations": violations}
+        return write(self._on_spark(), sinks, checkpoint=checkpoint, trigger=trigger)
+
+    def _on_spark(self) -> SparkJoin:
+        without = [stream.name for stream in self.plan.streams if stream.source is None]
+        if without:
+            raise InvalidJoin(
+                f"{', '.join(without)} was declared with a schema, not a DataFrame; "
+                "use local(), or declare it with a DataFrame"
+            )
+        from streamjoin.spark.wiring import SparkJoin
+
+        return SparkJoin.of(self.plan)

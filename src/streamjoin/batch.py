@@ -167,6 +167,11 @@ class Batch:
             order[start:stop] = order[start:stop][ties]
         return order
 
+    @property
+    def grouped(self) -> bool:
+        """Whether `groups` is known already."""
+        return "groups" in self.__dict__
+
     @cached_property
     def groups(self) -> Groups:
         """The keys of a sorted batch."""

@@ -1,4 +1,4 @@
-"""The command line: `streamjoin demo news`, `streamjoin generate news`."""
+"""The command line: `streamjoin demo`, `generate` and `lab`."""
 
 from __future__ import annotations
 
@@ -43,10 +43,18 @@ def demo() -> None:
 @_RECORDS
 @_ORDER
 @_SEED
-@click.option("--batch-rows", default=2_000, show_default=True, help="Rows per batch.")
+@click.option("--batch-rows", default=5_000, show_default=True, help="Rows per batch, about.")
+@click.option("--local", is_flag=True, help="In this process, without Spark.")
 @_OUT
-def demo_news(
-    items: int, records: float, order: Literal["ordered", "random"], seed: int, batch_rows: int, out: Path
+def demo_news(  # noqa: PLR0913  # one parameter per option
+    items: int,
+    records: float,
+    order: Literal["ordered", "random"],
+    seed: int,
+    batch_rows: int,
+    out: Path,
+    *,
+    local: bool,
 ) -> None:
     """News items joined with their readers: the state stays flat, because items end."""
     from rich.console import Console
@@ -54,8 +62,11 @@ def demo_news(
     from streamjoin.lab.demo_news import run_local, show
     from streamjoin.sources.news import NewsStreams
 
+    run = run_local
+    if not local:
+        from streamjoin.lab.demo_news_spark import run_spark as run
     streams = NewsStreams(seed=seed, items=items, records_per_item=records, order=order)
-    show(streams, run_local, Console(), out, batch_rows)
+    show(streams, run, Console(), out, batch_rows)
 
 
 @commands.group()
@@ -96,6 +107,34 @@ def generate_news(
             pq.write_table(pa.concat_tables(tables), file)
     for file in files:
         click.echo(f"{file}  {file.stat().st_size:,} bytes")
+
+
+@commands.group()
+def lab() -> None:
+    """Measure: experiments whose claims hold or do not."""
+
+
+@lab.command("list")
+def lab_list() -> None:
+    """What can be run."""
+    from streamjoin.lab.registry import experiments
+
+    for experiment in experiments().values():
+        click.echo(f"{experiment.name:12} {experiment.says}")
+
+
+@lab.command("run")
+@click.argument("name")
+@click.option("--quick", is_flag=True, help="Fewer repeats, at most 10 minutes; some claims stay open.")
+@click.option("--json", "path", type=click.Path(path_type=Path), help="Where to write the result.")
+def lab_run(name: str, path: Path | None, *, quick: bool) -> None:
+    """Run the experiment NAME and write its claims as JSON, with a figure beside it."""
+    from streamjoin.lab.registry import experiments, run
+
+    known = experiments()
+    if name not in known:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="NAME")
+    run(known[name], path or Path("out") / f"{name}.json", quick=quick)
 
 
 def main() -> None:

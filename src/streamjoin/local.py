@@ -25,7 +25,7 @@ from streamjoin.operators.stream_join import Finished, Output, Results, StreamJo
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Constant, Punctuation, check, pattern, simplify
-from streamjoin.state.codec import decode, encode
+from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 
 _RUN = b"SJLR"
 
@@ -85,20 +85,20 @@ class LocalRun:
         `Punctuation` over all columns, which closes keys only if all others are wildcards.
         """
         i = self._number(stream)
-        if punctuation is not None:
-            key_patterns = self._intakes[i].key_patterns(punctuation)
-            if key_patterns is None:
-                return self._process({})
-            return self._process({i: self._intakes[i].promise(key_patterns)})
         keys = self.plan.streams[i].key
-        if set(patterns) != set(keys):
+        if punctuation is not None:
+            given = self._intakes[i].key_patterns(punctuation)
+            if given is None:
+                return self._process({})
+        elif set(patterns) != set(keys):
             raise BadInput(
                 f"a punctuation of {stream!r} names {', '.join(patterns) or 'nothing'}; "
                 f"name every key column ({', '.join(keys)}), sj.ANY where any value is meant"
             )
+        else:
+            given = tuple(pattern(patterns[name]) for name in keys)
         checked = tuple(
-            simplify(check(pattern(patterns[name]), dtype))
-            for name, dtype in zip(keys, self.plan.spec.key_types, strict=True)
+            simplify(check(one, dtype)) for one, dtype in zip(given, self.plan.spec.key_types, strict=True)
         )
         return self._process({i: self._intakes[i].promise(checked)})
 
@@ -156,11 +156,9 @@ class LocalRun:
 
     def state(self) -> StateSummary:
         """What is held now."""
-        join = self.join
-        rows = {name: side.live_rows for name, side in zip(self._names, join.sides, strict=True)}
-        promises = sum(map(len, join.promises)) + sum(map(len, join.pledges)) + len(join.announced)
-        nbytes = sum(side.nbytes for side in join.sides) + sum(p.nbytes for p in join.promises)
-        return StateSummary(rows, promises, sum(map(len, join.unsettled)), nbytes)
+        rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
+        held = self.join.held()
+        return StateSummary(rows, held.promises, held.waiting, held.nbytes)
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
@@ -181,7 +179,7 @@ class LocalRun:
             if intake.tracker is not None:
                 for batch in intake.tracker.state():
                     followed.append([i, intake.arrived])
-                    parts.append(_batch_bytes(batch))
+                    parts.append(batch_bytes(batch))
         return encode(_RUN, {"followed": followed}, parts)
 
     def _restore(self, snapshot: bytes) -> None:
@@ -189,7 +187,7 @@ class LocalRun:
         self.join = from_bytes(self.plan.spec, bytes(state))
         batches: dict[int, list[pa.RecordBatch]] = {}
         for (i, arrived), part in zip(header["followed"], parts, strict=True):
-            batches.setdefault(i, []).append(_batch_from(part))
+            batches.setdefault(i, []).append(decode_batch(part))
             self._intakes[i].arrived = arrived
         for i, found in batches.items():
             tracker = self._intakes[i].tracker
@@ -216,15 +214,3 @@ class LocalRun:
             else:
                 self._violations.append(output)
         return rows
-
-
-def _batch_bytes(batch: pa.RecordBatch) -> Any:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def _batch_from(part: Any) -> pa.RecordBatch:
-    with pa.ipc.open_stream(pa.py_buffer(part)) as reader:
-        return reader.read_next_batch()

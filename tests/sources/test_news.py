@@ -129,6 +129,20 @@ def test_news_come_within_half_a_shuffle_of_their_publication(streams, size):
         assert all(other < sno + streams.shuffle for other in came[:at])
 
 
+@steady
+@given(any_streams, block_sizes)
+def test_time_never_runs_back_nor_differs_between_the_streams(streams, size):
+    with blocks_of(size):
+        spans = zip(streams._news_spans(), streams._access_spans(), strict=True)
+        past = -(2**63)
+        for (news, _), (access, _) in spans:
+            assert (np.diff(news) >= 0).all()
+            assert (np.diff(access) >= 0).all()
+            both = np.concatenate([news, access, [past]])
+            assert both.min() == past
+            past = both.max()
+
+
 def test_records_of_all_open_items_are_mixed():
     access = whole(STREAMS.access())
     sno, is_end = access["sno"].to_numpy(), access["is_end"].to_numpy()

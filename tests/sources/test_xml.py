@@ -347,6 +347,12 @@ def test_entities_and_external_parts_are_refused(declared):
     assert "at byte " in message
 
 
+def test_an_external_dtd_is_refused_although_nothing_of_it_is_used():
+    before, message = read_until_error(b'<!DOCTYPE s SYSTEM "s.dtd">' + access(row(1)))
+    assert before == []
+    assert "refused for safety" in message
+
+
 def test_after_a_mistake_every_call_says_it_again():
     reading = Convert("record", ACCESS)
     assert plain(reading.feed(access(row(1), row("x")))) == [(1, "x")]

@@ -30,6 +30,21 @@ def match_unique(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return found, at[found]
 
 
+def find_stretches(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+    """Where the values of an ascending array without repeats stand in an ascending array with.
+
+    Returns positions in `left` (ascending), and for each the start and length of its stretch.
+    """
+    if len(right) == 0:
+        none = np.empty(0, np.int64)
+        return none, none, none
+    low = np.searchsorted(right, left, side="left")
+    low[low == len(right)] = 0  # beyond the end: compared with any value that differs
+    found = np.flatnonzero(right[low] == left)
+    start = low[found]
+    return found, start, np.searchsorted(right, left[found], side="right") - start
+
+
 def match_repeated(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     """All pairs of equal values in two ascending arrays with repeats; ascending in left."""
     low = np.searchsorted(right, left, side="left")

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from streamjoin.api import Joined, join, stream
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab.figure import Chart
+from streamjoin.figure import Chart
 from streamjoin.metadata import marked
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.sources.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
@@ -63,7 +63,7 @@ def ignorant_join() -> Joined:
 def run_local(streams: NewsStreams, batch_rows: int, tick: Callable[[int], None]) -> tuple[Watched, Watched]:
     """Both joins side by side in this process."""
     knowing = Watched("keys and punctuations declared")
-    ignorant = Watched("nothing declared")
+    ignorant = Watched("the same join with nothing declared")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnboundedState)  # that its state grows is what is shown
         runs = ((knowing, news_join().local()), (ignorant, ignorant_join().local()))
@@ -128,7 +128,7 @@ def show(
     console.print(
         f"{knowing.count:,} results from {total:,} rows, the same as the batch join over all rows gives.\n"
         f"Tuples held at the end: {knowing.state_rows[-1]:,} where keys and punctuations are declared "
-        f"(at most {max(knowing.state_rows):,}), {ignorant.state_rows[-1]:,} where nothing is.\n",
+        f"(at most {max(knowing.state_rows):,}), {ignorant.state_rows[-1]:,} by {ignorant.label}.\n",
         highlight=False,
         soft_wrap=True,
     )

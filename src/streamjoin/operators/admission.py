@@ -7,6 +7,7 @@ part all the same ("keep"), or the join fails ("fail").
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,6 +56,9 @@ def admit(
         return Admitted(rows, arrivals.rows_at, [])
     reasons: dict[Reason, Mask] = {}
     free: Mask = np.ones(len(rows), np.bool_)
+    kept = {reason for reason in REASONS if spec.on_violation == "keep"}
+    if late_before is not None:
+        kept.discard("null_time")  # no window can be tested without a time
 
     def blame(reason: Reason, mask: Mask) -> None:
         nonlocal free
@@ -77,12 +81,10 @@ def admit(
     if spec.partitions == 1:  # else a promise counts only once several partitions have made it
         blame("after_promise", arrivals.after_own_promise())
     if spec.unique and order is not None:
-        blame("duplicate_key", _repeats(rows, order, free, arrivals.rows_at))
+        taking_part = np.logical_or.reduce([free, *(reasons[reason] for reason in kept & reasons.keys())])
+        blame("duplicate_key", _repeats(rows, order, taking_part, arrivals.rows_at))
     if not reasons:
         return Admitted(rows, arrivals.rows_at, [])
-    kept = {reason for reason in REASONS if spec.on_violation == "keep"}
-    if late_before is not None:
-        kept.discard("null_time")  # no window can be tested without a time
     return _carry_out(number, spec, arrivals, reasons, free, kept)
 
 
@@ -93,10 +95,10 @@ def _on_rows(by_group: Mask, by_key: Batch, order: Ints) -> Mask:
     return mask
 
 
-def _repeats(rows: Batch, order: Ints, free: Mask, at: Positions | None) -> Mask:
-    """All but the first free row of each key."""
+def _repeats(rows: Batch, order: Ints, taking_part: Mask, at: Positions | None) -> Mask:
+    """All but the first row of each key, of those that take part."""
     repeats: Mask = np.zeros(len(rows), np.bool_)
-    candidates = order[free[order]]
+    candidates = order[taking_part[order]]
     groups = rows.take(candidates).groups
     for group in np.flatnonzero(groups.count > 1):
         start = groups.start[group]
@@ -118,11 +120,13 @@ def _first(rows: Batch, members: Ints, at: Positions | None) -> int:
     return first
 
 
-def _comparable(value: Any) -> tuple[bool, str, Any]:
-    """Any two values of one column in a fixed order, nulls first."""
-    if isinstance(value, int | str | bytes):
-        return (True, "", value)
-    return (value is not None, repr(value), 0)
+def _comparable(value: Any) -> tuple[int, Any]:
+    """Any two values of one column in their order, nulls first, NaN last; nested ones by their text."""
+    if value is None:
+        return (0, 0)
+    if isinstance(value, float) and math.isnan(value):
+        return (2, 0)
+    return (1, repr(value) if isinstance(value, list | dict) else value)
 
 
 def _carry_out(
@@ -144,7 +148,8 @@ def _carry_out(
         if reason in kept:
             taking_part = taking_part | mask
         violations.append(Violation(number, reason, rows.where(mask), kept=reason in kept))
-    kept_rows = np.flatnonzero(taking_part)
+    # where no sequence says otherwise, a kept violation must not close its key before the rows it stands beside
+    kept_rows = np.concatenate([np.flatnonzero(free), np.flatnonzero(taking_part & ~free)])
     at = None if arrivals.rows_at is None else arrivals.rows_at.take(kept_rows)
     return Admitted(rows.take(kept_rows), at, violations)
 

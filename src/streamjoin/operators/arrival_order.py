@@ -92,7 +92,10 @@ class OrderTracker:
         """The next rows of the input, in order."""
         carried = len(self.limit) + len(self.recent)
         values = pa.concat_arrays([self.limit, self.recent, rows.keys[0]])
-        _, rank = np.unique(np.array(codes(values)), return_inverse=True)
+        coded = codes(values)
+        if isinstance(coded, list):  # as objects: numpy's own byte strings lose their trailing zeros
+            coded = np.array(coded, dtype=object)
+        _, rank = np.unique(coded, return_inverse=True)
         rank = -rank if self.arrival.descending else rank
         reach = np.maximum.accumulate(rank) if len(rank) else rank
         # the limit for value i is the greatest of all but the `slack` values before it

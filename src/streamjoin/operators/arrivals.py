@@ -27,6 +27,9 @@ class Positions:
     def take(self, rows: Ints) -> Positions:
         return Positions(self.partition[rows], self.offset[rows])
 
+    def slice(self, start: int, stop: int) -> Positions:
+        return Positions(self.partition[start:stop], self.offset[start:stop])
+
 
 @dataclass(frozen=True)
 class Arrivals:
@@ -77,7 +80,7 @@ class Arrivals:
         rows, keys = self.rows.take(row_order), self.keys.take(key_order)
         hit = match(keys, Run("arrivals", rows))
         pair, key = expand(keys.groups.start[hit.probe], keys.groups.count[hit.probe])
-        parent, row = expand(rows.groups.start[hit.stored[pair]], rows.groups.count[hit.stored[pair]])
+        parent, row = expand(hit.start[pair], hit.count[pair])
         row, key = row_order[row], key_order[key[parent]]
         later = (rows_at.partition[row] == keys_at.partition[key]) & (
             rows_at.offset[row] > keys_at.offset[key]

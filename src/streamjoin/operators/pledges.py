@@ -27,11 +27,13 @@ class Pledges:
         return self.side.live_rows
 
     def fulfilled(self, keys: Batch, at: Positions | None) -> tuple[Batch, Positions | None]:
-        """Of the keys now promised, those that count; with one partition, all of them."""
-        if self.partitions == 1 or len(keys) == 0:
+        """Of the keys now promised, those that count; with one partition, all of them.
+
+        A promise without a position was made for the whole input, not by one of its partitions.
+        """
+        if self.partitions == 1 or at is None or len(keys) == 0:
             return keys, at
-        partition = np.zeros(len(keys), np.int64) if at is None else at.partition
-        new = self.layout.batch([keys.data.column(0), *keys.keys, pa.array(partition)])
+        new = self.layout.batch([keys.data.column(0), *keys.keys, pa.array(at.partition)])
         distinct = new.sorted().distinct_keys()
         held = []
         for hit in self.side.match(distinct):

@@ -95,9 +95,8 @@ class Probe:
             return [_gathered(self.hits[other], groups, self.rows.layout)]
         sources = []
         for hit in self.hits[other]:
-            stored = hit.run.batch.groups
             start, count = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-            start[hit.probe], count[hit.probe] = stored.start[hit.stored], stored.count[hit.stored]
+            start[hit.probe], count[hit.probe] = hit.start, hit.count
             live = None if hit.run.dead is None else ~hit.run.dead
             sources.append(Source(hit.run.batch, start, count, live))
         return sources

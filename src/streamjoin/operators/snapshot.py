@@ -7,7 +7,7 @@ value (`to_bytes`), Spark puts each run and the manifest into its state store.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -22,8 +22,6 @@ from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Run
 from streamjoin.state.side import Side
 
-Load = Callable[[str], Any]  # the stored bytes of a run, by name
-
 
 def sides_of(join: StreamJoin) -> Iterator[Side]:
     """Everything of a join that is made of runs."""
@@ -37,7 +35,7 @@ def sides_of(join: StreamJoin) -> Iterator[Side]:
 
 
 def store(join: StreamJoin, save: Callable[[str, bytes, Run], None]) -> Manifest:
-    """The manifest of the present state; `save` gets every run that was not stored yet."""
+    """The manifest of the present state; `save(name, bytes, run)` gets each run not stored before."""
     _settle_as_run(join)
     tiers: dict[str, list[list[RunEntry]]] = {}
     for side in sides_of(join):
@@ -47,9 +45,11 @@ def store(join: StreamJoin, save: Callable[[str, bytes, Run], None]) -> Manifest
             for run in tier:
                 if run.stored_as is None:
                     value = encode_run(run.batch)
-                    run.stored_as = f"{run.name}-{zlib.crc32(value):08x}"
+                    run.stored_as = f"{run.name}-{hashlib.blake2b(value, digest_size=8).hexdigest()}"
                     save(run.stored_as, value, run)
-                entries.append(RunEntry(run.stored_as, len(run), run.nbytes, run.dead, run.matched))
+                entries.append(
+                    RunEntry(run.stored_as, len(run), run.nbytes, run.collided, run.dead, run.matched)
+                )
             tiers[side.tag].append(entries)
     return Manifest(join.spec.identity(), tiers, _facts(join))
 
@@ -108,7 +108,7 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
 
 def _run(entry: RunEntry, batch: Batch) -> Run:
     name = entry.stored_as.rpartition("-")[0]
-    return Run(name, batch, entry.dead, entry.matched, stored_as=entry.stored_as)
+    return Run(name, batch, entry.dead, entry.matched, entry.stored_as, entry.collided)
 
 
 def to_bytes(join: StreamJoin) -> bytes:

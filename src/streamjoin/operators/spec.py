@@ -40,6 +40,8 @@ class JoinSpec:
     strategies: Strategies = field(default_factory=Strategies)
     merging: MergePolicy = field(default_factory=MergePolicy)
     propagate: bool = True
+    buckets: int = 1
+    hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
 
     @property
@@ -55,9 +57,16 @@ class JoinSpec:
     def key_names(self) -> list[str]:
         return list(self.output.names[: len(self.key_types)])
 
+    def payload_names(self, number: int) -> list[str]:
+        """The output names of one input's columns beside the key."""
+        first = len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
+        return list(self.output.names[first : first + len(self.inputs[number].layout.payload_types)])
+
     def identity(self) -> dict[str, Any]:
         """What must not change between a stop and a restart."""
         return {
+            "buckets": self.buckets,
+            "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],
             "key types": [str(dtype) for dtype in self.key_types],
             "columns": {

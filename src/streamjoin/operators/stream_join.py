@@ -20,7 +20,7 @@ merge; a promise touches the rows of its key, a range the keys of the runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -56,10 +56,6 @@ class Counters:
     after_promise: int = 0
     probes: int = 0
 
-    def add(self, other: Counters) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -73,6 +69,16 @@ class Finished:
     """Keys for which no result follows any more."""
 
     keys: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait."""
+
+    rows: int
+    nbytes: int
+    promises: int
+    waiting: int
 
 
 Output: TypeAlias = Results | Finished | Violation
@@ -106,6 +112,20 @@ class StreamJoin:
         self.results = 0
         self.announcements = 0
         self.step = 0
+
+    def held(self) -> Held:
+        """What the state is made of now."""
+        promises = sum(map(len, self.promises)) + sum(map(len, self.pledges)) + len(self.announced)
+        rows = sum(side.live_rows for side in self.sides)
+        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all runs, dead rows included."""
+        tuples = sum(side.nbytes for side in self.sides) + sum(
+            pledges.side.nbytes for pledges in self.pledges
+        )
+        return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
     # One batch
 
@@ -284,7 +304,7 @@ class StreamJoin:
     def _forget_tuples(self, i: int, keys: Batch) -> None:
         """Let go of everything input i holds of these keys."""
         for hit in self.sides[i].match(keys):
-            self.counters[i].purged += hit.run.kill_groups(hit.stored)
+            self.counters[i].purged += hit.run.kill_stretches(hit.start, hit.count)
 
     def _still_held(self, i: int, keys: Batch, closed: Sequence[Mask]) -> Mask:
         """For each key, whether input i holds a tuple of it that is not useless.
@@ -334,7 +354,8 @@ class StreamJoin:
                 self.progress.saw(i, arrived.latest_us)
             if arrived.progress_us is not None:
                 self.progress.reach(i, arrived.progress_us)
-        before, self.reached = self.reached, self.progress.of_all()
+        # never backwards, though an input that ends may have carried an idle one forward
+        before, self.reached = self.reached, list(map(max, self.reached, self.progress.of_all()))
         touched: list[Batch] = []
         for i, spec in enumerate(self.spec.inputs):
             if spec.window_us is None:

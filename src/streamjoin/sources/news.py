@@ -15,11 +15,12 @@ even after their punctuation. AccessRecord is the same in both.
 
 The streams are made block by block, each block from the seed and its number, so their rows depend on nothing
 else: neither on the size of the tables nor on what was read before (but numpy may change its generators from
-one version to the next). Cost: a million access records take about 0.2 s. Memory: a block of about 100,000
-rows, and the records of the items that are open at its end.
+one version to the next). So a stream can be taken up anywhere: `between` gives the rows of a stretch of time.
+Cost: a million access records take about 0.2 s. Memory: a block of about 100,000 rows, and the records of the
+items that are open at its end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
@@ -36,6 +37,7 @@ from streamjoin.errors import InvalidJoin
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Target: TypeAlias = BinaryIO | str | PathLike[str]
+Maker: TypeAlias = Callable[[int, Ints], tuple[Ints, pa.Table]]  # a block's number and items → ticks, rows
 
 NEWS_SCHEMA = pa.schema({"sno": pa.int64(), "title": pa.string(), "keyword": pa.string()})
 ACCESS_SCHEMA = pa.schema({"sno": pa.int64(), "ipaddr": pa.string(), "is_end": pa.bool_()})
@@ -129,6 +131,53 @@ class NewsStreams:
                     if at[piece + 1] > at[piece]:
                         yield name, table.slice(at[piece], at[piece + 1] - at[piece])
 
+    @property
+    def start_item(self) -> int:
+        """The time, in items, before which neither stream has a row; below 0 when the order is random."""
+        return -self._early_items
+
+    @property
+    def end_item(self) -> int | None:
+        """The time, in items, from which on neither stream has a row; None = never."""
+        if self.items is None:
+            return None
+        if self.items == 0:
+            return self.start_item
+        return self.items - 1 + max(self.open_items, self._early_items)
+
+    @property
+    def block_items(self) -> int:
+        """How many items are made at once; the smallest piece that costs what it holds."""
+        return min(max(_BLOCK_ROWS // max(ceil(self.records_per_item), 1), 1), 1 << 14)
+
+    def between(self, stream: Literal["news", "access"], start: int, end: int) -> pa.Table:
+        """The rows of one stream whose time lies in [start, end), counted in items.
+
+        Ranges that follow each other from `start_item` to `end_item` give the whole stream, row by row. Cost:
+        the blocks of the items that can have a row there, however few of their rows are taken.
+
+        >>> streams = NewsStreams(seed=7, items=3, open_items=1)
+        >>> [streams.between("news", at, at + 1)["sno"].to_pylist() for at in range(3)]
+        [[1], [2], [3]]
+        """
+        make: Maker
+        if stream == "news":
+            schema, make = NEWS_SCHEMA, self._news_block
+            first, last = start - self._early_items, end + self._early_items
+        elif stream == "access":
+            schema, make = ACCESS_SCHEMA, self._access_maker()
+            first, last = start - self.open_items + 1, end
+        else:
+            raise InvalidJoin(f"There is no stream {stream!r}. Give 'news' or 'access'.")
+        ticks, rows = [np.empty(0, np.int64)], [schema.empty_table()]
+        for block, items in self._blocks(first, last):
+            new_ticks, new_rows = make(block, items)
+            inside = (new_ticks >= start * _TICK) & (new_ticks < end * _TICK)
+            ticks.append(new_ticks[inside])
+            rows.append(new_rows.filter(pa.array(inside)))
+        order = np.argsort(np.concatenate(ticks), kind="stable")  # as in `_spans`: ties by block, then place
+        return pa.concat_tables(rows).take(pa.array(order)).combine_chunks()
+
     def write_xml(self, news_file: Target, access_file: Target) -> None:
         """Both streams in the papers' XML format (figures 2 and 3), which `convert` reads back."""
         if self.items is None:
@@ -150,14 +199,20 @@ class NewsStreams:
 
     # ------------------------------------------------------------ blocks
 
-    def _blocks(self) -> Iterator[tuple[int, Ints]]:
-        """Numbers of the items of each block, counted from 0."""
-        size = min(max(_BLOCK_ROWS // max(ceil(self.records_per_item), 1), 1), 1 << 14)
-        block = 0
-        while self.items is None or block * size < self.items:
+    def _blocks(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Ints]]:
+        """Numbers of the items of each block, counted from 0; only blocks with items of [first, last)."""
+        size = self.block_items
+        stop = self.items if last is None else last if self.items is None else min(last, self.items)
+        block = max(first, 0) // size
+        while stop is None or block * size < stop:
             end = (block + 1) * size if self.items is None else min((block + 1) * size, self.items)
             yield block, np.arange(block * size, end, dtype=np.int64)
             block += 1
+
+    @property
+    def _early_items(self) -> int:
+        """How many items' time, at most, a row comes before or after the publication of its news."""
+        return (self.shuffle + 1) // 2 if self.order == "random" else 0
 
     def _random(self, purpose: int, block: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, purpose, block])
@@ -166,10 +221,9 @@ class NewsStreams:
         return self._spans(NEWS_SCHEMA, self._news_block)
 
     def _access_spans(self) -> Iterator[tuple[Ints, pa.Table]]:
-        addresses = self._addresses()
-        return self._spans(ACCESS_SCHEMA, lambda block, items: self._access_block(block, items, addresses))
+        return self._spans(ACCESS_SCHEMA, self._access_maker())
 
-    def _spans(self, schema: pa.Schema, make: Any) -> Iterator[tuple[Ints, pa.Table]]:
+    def _spans(self, schema: pa.Schema, make: Maker) -> Iterator[tuple[Ints, pa.Table]]:
         """Rows with their ticks, ascending, one span of time for each block and one for the rest.
 
         Both streams are cut at the same ticks. A block's items begin no earlier than half a shuffle before
@@ -199,6 +253,10 @@ class NewsStreams:
         if self.order == "random":
             ticks = ticks + random.integers(0, self.shuffle * _TICK, len(items)) - self.shuffle * _TICK // 2
         return ticks, pa.Table.from_arrays([items + self.first_sno, title, keyword], schema=NEWS_SCHEMA)
+
+    def _access_maker(self) -> Maker:
+        addresses = self._addresses()
+        return lambda block, items: self._access_block(block, items, addresses)
 
     def _access_block(self, block: int, items: Ints, addresses: Any) -> tuple[Ints, pa.Table]:
         random = self._random(_ACCESS, block)

@@ -3,7 +3,7 @@
     offset  size  what
     0       4     kind: "SJRN" a run, "SJMF" a manifest, "SJSN" a snapshot of a whole join
     4       2     format version, little endian
-    6       2     reserved, zero
+    6       2     flags: 1 = no checksum (values that only travel, never stored)
     8       4     CRC-32 of everything after offset 16
     12      4     length of the header
     16      …     header (JSON), padded with blanks so that the first part starts at a multiple of 64
@@ -30,20 +30,25 @@ VERSION = 1
 RUN, MANIFEST, SNAPSHOT = b"SJRN", b"SJMF", b"SJSN"
 _PREFIX = struct.Struct("<4sHHII")
 _ALIGN = 64
+_UNCHECKED = 1
 
 
-def encode(kind: bytes, header: dict[str, Any], parts: Sequence[Any] = ()) -> bytes:
-    """One value for storage; `parts` are bytes-like."""
+def encode(kind: bytes, header: dict[str, Any], parts: Sequence[Any] = (), *, checksum: bool = True) -> bytes:
+    """One value for storage; `parts` are bytes-like.
+
+    Without a checksum (written as zero) for what only travels within a batch, where the carrier
+    checks.
+    """
     sizes = [memoryview(part).nbytes for part in parts]
     text = json.dumps({**header, "parts": sizes}, separators=(",", ":")).encode()
     text += b" " * (-(_PREFIX.size + len(text)) % _ALIGN)
     pieces: list[Any] = [text]
     for part, size in zip(parts, sizes, strict=True):
         pieces += [part, b"\0" * (-size % _ALIGN)]
-    checksum = 0
-    for piece in pieces:
-        checksum = zlib.crc32(piece, checksum)
-    return b"".join([_PREFIX.pack(kind, VERSION, 0, checksum, len(text)), *pieces])
+    crc = 0
+    for piece in pieces if checksum else ():
+        crc = zlib.crc32(piece, crc)
+    return b"".join([_PREFIX.pack(kind, VERSION, 0 if checksum else _UNCHECKED, crc, len(text)), *pieces])
 
 
 def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, Any], list[Any]]:
@@ -51,7 +56,7 @@ def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, An
     view = memoryview(value)
     if view.nbytes < _PREFIX.size:
         raise StateFormatError(f"stored state is cut off after {view.nbytes} bytes; restore it from a backup")
-    found, version, _, checksum, length = _PREFIX.unpack_from(view)
+    found, version, flags, checksum, length = _PREFIX.unpack_from(view)
     if found != kind:
         raise StateFormatError(
             f"stored state is of kind {found!r}, not {kind!r}; is this the right file or checkpoint?"
@@ -62,7 +67,7 @@ def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, An
             "go on with the version that wrote it, or start with a new checkpoint"
         )
     body = view[_PREFIX.size :]
-    if check and zlib.crc32(body) != checksum:
+    if check and not flags & _UNCHECKED and zlib.crc32(body) != checksum:
         raise StateFormatError("stored state is damaged (its checksum is wrong); restore it from a backup")
     header = json.loads(bytes(body[:length]))
     parts, at = [], length
@@ -72,24 +77,34 @@ def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, An
     return header, parts
 
 
+def batch_bytes(batch: pa.RecordBatch) -> pa.Buffer:
+    """A record batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decode_batch(part: Any) -> pa.RecordBatch:
+    """The record batch of `batch_bytes`, in place."""
+    with pa.ipc.open_stream(pa.py_buffer(part)) as reader:
+        return reader.read_next_batch()
+
+
 def encode_run(batch: Batch) -> bytes:
     """The rows of a run."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.data.schema) as writer:
-        writer.write_batch(batch.data)
-    return encode(RUN, {"rows": len(batch)}, [sink.getvalue()])
+    return encode(RUN, {"rows": len(batch)}, [batch_bytes(batch.data)])
 
 
 def decode_run(value: Any, layout: Layout, *, check: bool = True) -> Batch:
     """The rows of a run, in place: `value` (bytes or a memory map) must outlive the batch."""
     header, (part,) = decode(RUN, value, check=check)
-    with pa.ipc.open_stream(pa.py_buffer(part)) as reader:
-        if not reader.schema.equals(layout.schema):
-            raise StateFormatError(
-                f"a stored run has columns {_columns(reader.schema)}, this join has "
-                f"{_columns(layout.schema)}; restart with the inputs and columns it began with"
-            )
-        batch = reader.read_next_batch()
+    batch = decode_batch(part)
+    if not batch.schema.equals(layout.schema):
+        raise StateFormatError(
+            f"a stored run has columns {_columns(batch.schema)}, this join has "
+            f"{_columns(layout.schema)}; restart with the inputs and columns it began with"
+        )
     if batch.num_rows != header["rows"]:
         raise StateFormatError("stored state is damaged (a run has another number of rows); restore a backup")
     return Batch(layout, batch)

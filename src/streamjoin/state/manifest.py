@@ -25,6 +25,7 @@ class RunEntry:
     stored_as: str
     rows: int
     nbytes: int
+    collided: bool
     dead: Mask | None = None
     matched: Mask | None = None
 
@@ -74,7 +75,8 @@ class Manifest:
 
 
 def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
-    return [run.stored_as, run.rows, run.nbytes, _put(run.dead, parts), _put(run.matched, parts)]
+    flags = _put(run.dead, parts), _put(run.matched, parts)
+    return [run.stored_as, run.rows, run.nbytes, run.collided, *flags]
 
 
 def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
@@ -85,8 +87,8 @@ def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
 
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
-    stored_as, rows, nbytes, dead, matched = entry
-    return RunEntry(stored_as, rows, nbytes, _get(dead, rows, parts), _get(matched, rows, parts))
+    stored_as, rows, nbytes, collided, dead, matched = entry
+    return RunEntry(stored_as, rows, nbytes, collided, _get(dead, rows, parts), _get(matched, rows, parts))
 
 
 def _get(part: int | None, rows: int, parts: list[Any]) -> Mask | None:

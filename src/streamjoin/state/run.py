@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streamjoin.batch import Batch, Ints, Mask
-from streamjoin.kernels.match import any_by_group, expand, match_repeated, match_unique
+from streamjoin.kernels.match import any_by_group, expand, find_stretches, match_repeated, match_unique
 from streamjoin.keys import equal_at
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -33,6 +31,7 @@ class Run:
     dead: Mask | None = None
     matched: Mask | None = None
     stored_as: str | None = None  # the name under which these rows are stored, once they are
+    known_collided: bool | None = None  # whether two keys share a hash here, where it is known
     dead_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +53,13 @@ class Run:
         """Smallest and greatest hash, both inclusive."""
         values = self.batch.hash
         return int(values[0]), int(values[-1])
+
+    @property
+    def collided(self) -> bool:
+        """Whether two keys of this run share a hash."""
+        if self.known_collided is None:
+            self.known_collided = self.batch.groups.collided
+        return self.known_collided
 
     @cached_property
     def time_bounds(self) -> tuple[int, int]:
@@ -93,16 +99,15 @@ class Run:
         self.dead_rows += newly
         return newly
 
-    def kill_groups(self, chosen: Ints) -> int:
-        """Mark all rows of distinct keys dead; returns how many were live.
+    def kill_stretches(self, start: Ints, count: Ints) -> int:
+        """Mark disjoint stretches of rows dead; returns how many rows were live.
 
-        Few keys are expanded row by row; many are flooded in one pass over the run.
+        Few rows are marked one by one; many are flooded in one pass over the run.
         """
-        groups = self.batch.groups
-        start, count = groups.start[chosen], groups.count[chosen]
-        if 4 * int(count.sum()) < len(self):
+        rows = int(count.sum())
+        if 4 * rows < len(self):
             return self.kill(expand(start, count)[1])
-        if len(chosen) == len(groups):
+        if rows == len(self):
             flood: Mask = np.ones(len(self), np.bool_)
         else:
             edge = np.zeros(len(self) + 1, np.int8)
@@ -128,16 +133,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Keys of a probe that a run holds: probe group `probe[i]` is run group `stored[i]`."""
+    """Keys of a probe that a run holds: probe group `probe[i]` is `count[i]` rows from `start[i]`."""
 
     run: Run
     probe: Ints
-    stored: Ints
+    start: Ints
+    count: Ints
 
     def live(self) -> tuple[Ints, Ints]:
         """Every live stored row: (position in this hit, row of the run), in run order per key."""
-        groups = self.run.batch.groups
-        parent, rows = expand(groups.start[self.stored], groups.count[self.stored])
+        parent, rows = expand(self.start, self.count)
         if self.run.dead is None:
             return parent, rows
         alive = self.run.alive(rows)
@@ -145,34 +150,41 @@ class Hit:
 
     def present(self) -> Mask:
         """Which positions of this hit have a live row."""
-        run = self.run
-        if run.dead is None:
-            return np.ones(len(self.stored), np.bool_)
-        if 4 * int(run.batch.groups.count[self.stored].sum()) > len(run):
-            flags: Mask = run.live_groups()[self.stored]
-            return flags
+        dead = self.run.dead
+        if dead is None:
+            return np.ones(len(self.start), np.bool_)
+        if 4 * int(self.count.sum()) > len(dead):
+            dead_before = np.concatenate(([0], np.cumsum(dead)))
+            present: Mask = dead_before[self.start + self.count] - dead_before[self.start] < self.count
+            return present
         parent, _ = self.live()
-        return any_by_group(np.ones(len(parent), np.bool_), parent, len(self.stored))
-
-    def where(self, mask: Mask) -> Hit:
-        """The chosen keys of this hit."""
-        return self if mask.all() else Hit(self.run, self.probe[mask], self.stored[mask])
+        return any_by_group(np.ones(len(parent), np.bool_), parent, len(self.start))
 
 
 def match(probe: Batch, run: Run) -> Hit:
     """The keys that a sorted probe and a run share, verified on the real key columns.
 
-    Pieces of a merged run cover a hash range, so only that part of the probe is searched.
+    Runs of a tier cover hash ranges, so only that part of the probe is searched. A run that is
+    far longer than the probe is searched as it is: its groups may not be known yet (it was just
+    mapped from a file), and finding them would touch every row.
     """
-    ours, theirs = probe.groups, run.batch.groups
+    ours = probe.groups
     low, high = run.hash_bounds
     first = int(np.searchsorted(ours.hash, low, side="left"))
     last = int(np.searchsorted(ours.hash, high, side="right"))
-    searched: npt.NDArray[Any] = ours.hash[first:last]
-    repeated = ours.collided or theirs.collided
-    left, right = (match_repeated if repeated else match_unique)(searched, theirs.hash)
+    searched = ours.hash[first:last]
+    if run.collided or ours.collided:
+        theirs = run.batch.groups
+        left, right = match_repeated(searched, theirs.hash)
+        start, count = theirs.start[right], theirs.count[right]
+    elif run.batch.grouped or len(run) < 4 * len(searched):
+        theirs = run.batch.groups
+        left, right = match_unique(searched, theirs.hash)
+        start, count = theirs.start[right], theirs.count[right]
+    else:
+        left, start, count = find_stretches(searched, run.batch.hash)
     left = left + first
-    same = equal_at(probe.keys, ours.start[left], run.batch.keys, theirs.start[right])
+    same = equal_at(probe.keys, ours.start[left], run.batch.keys, start)
     if same.all():
-        return Hit(run, left, right)
-    return Hit(run, left[same], right[same])
+        return Hit(run, left, start, count)
+    return Hit(run, left[same], start[same], count[same])

@@ -1,0 +1,165 @@
+"""One contender of a measurement, in a Python process and a JVM of its own.
+
+Reads its task as JSON from the first argument, runs a streaming query over prepared files, and
+prints one JSON line: the trigger times of its micro-batches, CPU seconds of the whole process
+tree, and sums over the answer that the caller compares before it reports a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamjoin.api import join, stream
+from streamjoin.metadata import marked
+from streamjoin.plan.safety import UnboundedState
+from streamjoin.spark.session import session
+
+Engine = Literal["streamjoin", "spark-heap", "spark-rocksdb"]
+_HEAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one contender does: the files `one/` and `many/` under `folder`, a file per batch."""
+
+    engine: Engine
+    folder: str
+    key_type: str = "long"
+    value_type: str = "long"
+    punctuated: bool = False
+    pause_before_last_s: float = 0.0
+
+    def argument(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def start(task: Task) -> SparkSession:
+    """A session with the recommended settings of each engine."""
+    conf = {}
+    if task.engine == "spark-heap":
+        conf["spark.sql.streaming.stateStore.providerClass"] = _HEAP
+    return session(cores=2, memory="6g", conf=conf)
+
+
+def frames(spark: SparkSession, task: Task) -> tuple[DataFrame, DataFrame]:
+    """The two streams, one file a micro-batch."""
+    mark = ", is_end boolean" if task.punctuated else ""
+    schemas = {
+        "one": f"k {task.key_type}, va {task.value_type}",
+        "many": f"k {task.key_type}, vb {task.value_type}{mark}",
+    }
+    one, many = (
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(Path(task.folder) / side))
+        for side, schema in schemas.items()
+    )
+    return one, many
+
+
+def joined(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
+    """The same join by each engine."""
+    if task.engine == "streamjoin":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnboundedState)
+            end = marked("is_end") if task.punctuated else None
+            return join(
+                stream(one, name="one", key="k", unique=task.punctuated),
+                stream(many, name="many", key="k", punctuation=end),
+                buckets=4,
+            ).dataframe()
+    rows = many.where("not is_end").drop("is_end") if task.punctuated else many
+    return one.join(rows, "k")
+
+
+def checked(frame: DataFrame, task: Task) -> DataFrame:
+    """The same rows, with sums over them that a batch join must give too."""
+    va, vb = (F.col(c) if task.value_type == "long" else F.length(c).cast("long") for c in ("va", "vb"))
+    key = F.col("k") if task.key_type == "long" else F.length("k").cast("long")
+    mixed = ((va * 31 + vb * 17) % 1_000_003) * (key % 1_009)
+    return frame.observe(
+        "answer", F.count(F.lit(1)).alias("rows"), F.sum(va + vb).alias("sum"), F.sum(mixed).alias("mix")
+    )
+
+
+def run(task: Task) -> dict[str, Any]:
+    """Start, run until the files are read, measure."""
+    began = time.perf_counter()
+    spark = start(task)
+    one, many = frames(spark, task)
+    out = checked(joined(task, one, many), task)
+    started = time.perf_counter() - began
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = out.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        if task.pause_before_last_s:
+            query = _with_pause(writer, task)
+        else:
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        progress = [json.loads(batch.json) for batch in query.recentProgress]
+        cpu = _cpu_seconds()
+        spark.stop()
+    batches = [batch for batch in progress if batch["numInputRows"] > 0]
+    return {
+        "startup_s": started,
+        "cpu_s": cpu,
+        "trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in batches],
+        "duration_ms": [batch["durationMs"] for batch in batches],
+        "input_rows": [batch["numInputRows"] for batch in batches],
+        "state_rows": [_state_rows(task, batch) for batch in batches],
+        "answer": {
+            name: sum((batch["observedMetrics"].get("answer") or {}).get(name) or 0 for batch in batches)
+            for name in ("rows", "sum", "mix")
+        },
+    }
+
+
+def _with_pause(writer: Any, task: Task) -> Any:
+    """All files but the last of each stream, then a pause in the same query, then the last."""
+    last = [max((Path(task.folder) / side).iterdir()) for side in ("one", "many")]
+    hidden = [Path(f"{path}.hidden") for path in last]
+    for path, aside in zip(last, hidden, strict=True):
+        path.rename(aside.with_name("_" + aside.name))
+    query = writer.trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    time.sleep(task.pause_before_last_s)
+    for path, aside in zip(last, hidden, strict=True):
+        moved = aside.with_name("_" + aside.name)
+        os.utime(moved)
+        moved.rename(path)
+    query.processAllAvailable()
+    query.stop()
+    return query
+
+
+def _state_rows(task: Task, batch: dict[str, Any]) -> int:
+    if task.engine == "streamjoin":
+        return int(batch["observedMetrics"]["streamjoin_join"]["state_rows"])
+    return sum(int(operator["numRowsTotal"]) for operator in batch["stateOperators"])
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and everything it started."""
+    total = 0.0
+    here = psutil.Process()
+    for process in [here, *here.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+        except psutil.Error:
+            continue
+    return total
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Task(**json.loads(sys.argv[1])))))

@@ -1,0 +1,145 @@
+"""Arrivals on their way to a hash bucket: split, as bytes, and put together again.
+
+A bucket is a slice of the hash space: bucket = floor((h + 2^63) * buckets / 2^64). So rows sorted
+by hash are sorted by bucket too, and splitting is cutting. Promises on single keys travel with
+their bucket; patterns and event time go to every bucket, so that each knows all of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamjoin.batch import Batch, Ints, Layout, concat
+from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.punctuation import Punctuation
+from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
+
+_ARRIVALS = b"SJAR"
+
+
+def bucket_bounds(buckets: int) -> Ints:
+    """The smallest hash of every bucket but the first, ascending."""
+    firsts = [-(-(i << 64) // buckets) - (1 << 63) for i in range(1, buckets)]
+    return np.array(firsts, np.int64)
+
+
+def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tuple[int, Arrivals]]:
+    """One share or more for every bucket, rows sorted by hash; patterns and time go to all."""
+    row_order, key_order = arrivals.rows.sort_order(), arrivals.keys.sort_order()
+    rows, keys = arrivals.rows.take(row_order), arrivals.keys.take(key_order)
+    rows_at = None if arrivals.rows_at is None else arrivals.rows_at.take(row_order)
+    keys_at = None if arrivals.keys_at is None else arrivals.keys_at.take(key_order)
+    bounds = bucket_bounds(buckets)
+    row_cut = [0, *np.searchsorted(rows.hash, bounds).tolist(), len(rows)]
+    key_cut = [0, *np.searchsorted(keys.hash, bounds).tolist(), len(keys)]
+    for bucket in range(buckets):
+        first, last = key_cut[bucket], key_cut[bucket + 1]
+        start, stop = row_cut[bucket], row_cut[bucket + 1]
+        share = replace(
+            arrivals,
+            rows=rows.slice(start, stop - start),
+            rows_at=None if rows_at is None else rows_at.slice(start, stop),
+            keys=keys.slice(first, last - first),
+            keys_at=None if keys_at is None else keys_at.slice(first, last),
+            null_keys=arrivals.null_keys if bucket == 0 else 0,
+        )
+        for piece in _pieces(share, limit_bytes):
+            yield bucket, piece
+
+
+def _pieces(share: Arrivals, limit_bytes: int) -> Iterator[Arrivals]:
+    """The share in pieces of at most about `limit_bytes`; promises go with the first."""
+    pieces = max(1, -(-share.rows.nbytes // limit_bytes))
+    step = max(1, -(-len(share.rows) // pieces))
+    bare = Arrivals.nothing(share.rows.layout)
+    for i, start in enumerate(range(0, max(len(share.rows), 1), step)):
+        stop = min(start + step, len(share.rows))
+        rows_at = None if share.rows_at is None else share.rows_at.slice(start, stop)
+        rows = share.rows.slice(start, stop - start)
+        yield replace(share if i == 0 else bare, rows=rows, rows_at=rows_at)
+
+
+def to_bytes(arrivals: Arrivals) -> bytes:
+    """One share as bytes."""
+    parts: list[Any] = []
+
+    def put(part: Any) -> int | None:
+        if part is None:
+            return None
+        parts.append(part)
+        return len(parts) - 1
+
+    def put_batch(batch: Batch) -> int | None:
+        return put(batch_bytes(batch.data)) if len(batch) else None
+
+    def put_positions(at: Positions | None) -> int | None:
+        return put(None if at is None else np.concatenate([at.partition, at.offset]).tobytes())
+
+    header = {
+        "rows": put_batch(arrivals.rows),
+        "keys": put_batch(arrivals.keys),
+        "rows_at": put_positions(arrivals.rows_at),
+        "keys_at": put_positions(arrivals.keys_at),
+        "patterns_at": put_positions(arrivals.patterns_at),
+        "patterns": [Punctuation(patterns).text() for patterns in arrivals.patterns],
+        "latest": arrivals.latest_us,
+        "progress": arrivals.progress_us,
+        "null_keys": arrivals.null_keys,
+    }
+    return encode(_ARRIVALS, header, parts, checksum=False)
+
+
+def from_bytes(value: Any, layout: Layout) -> Arrivals:
+    """The share that `to_bytes` wrote; its columns are views into `value`."""
+    header, parts = decode(_ARRIVALS, value)
+
+    def batch(name: str, of: Layout) -> Batch:
+        part = header[name]
+        return of.empty() if part is None else Batch(of, decode_batch(parts[part]))
+
+    def positions(name: str) -> Positions | None:
+        if header[name] is None:
+            return None
+        both = np.frombuffer(parts[header[name]], np.int64)
+        return Positions(both[: len(both) // 2], both[len(both) // 2 :])
+
+    return Arrivals(
+        batch("rows", layout),
+        batch("keys", layout.keys_only),
+        tuple(Punctuation.parse(text, layout.key_types).patterns for text in header["patterns"]),
+        latest_us=header["latest"],
+        progress_us=header["progress"],
+        null_keys=header["null_keys"],
+        rows_at=positions("rows_at"),
+        keys_at=positions("keys_at"),
+        patterns_at=positions("patterns_at"),
+    )
+
+
+def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
+    """All shares of one input and batch as one, rows sorted unless their order is known."""
+    rows_at = _joined_positions([share.rows_at for share in shares])
+    rows = concat(layout, [share.rows for share in shares])
+    return Arrivals(
+        rows if rows_at is not None else rows.sorted(in_stretches=True),
+        concat(layout.keys_only, [share.keys for share in shares]),
+        tuple(patterns for share in shares for patterns in share.patterns),
+        latest_us=max((share.latest_us for share in shares if share.latest_us is not None), default=None),
+        progress_us=max((s.progress_us for s in shares if s.progress_us is not None), default=None),
+        null_keys=sum(share.null_keys for share in shares),
+        rows_at=rows_at,
+        keys_at=_joined_positions([share.keys_at for share in shares]),
+        patterns_at=_joined_positions([share.patterns_at for share in shares]),
+    )
+
+
+def _joined_positions(positions: Sequence[Positions | None]) -> Positions | None:
+    known = [at for at in positions if at is not None]
+    if not known:
+        return None
+    partition = np.concatenate([at.partition for at in known])
+    return Positions(partition, np.concatenate([at.offset for at in known]))

@@ -1,0 +1,170 @@
+"""What a bucket emits on its way back to columns, in one of two forms.
+
+`RowsOnly` emits result rows as they are: the columns go from Arrow to the JVM once. It is what
+`dataframe()` uses where all types allow it. Timestamps travel as microseconds, because pandas
+frames would convert them value by value.
+
+`Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
+them. It carries rows, punctuations and violations side by side (`elements()`, `write()`), and rows
+of nested types.
+
+In both, each bucket adds one row per metric and batch: `_id` is its number, `_m` its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+import pyarrow as pa
+
+from streamjoin.operators.spec import JoinSpec
+from streamjoin.operators.stream_join import Finished, Output, Results
+from streamjoin.punctuation import Constant, Punctuation
+from streamjoin.state.codec import batch_bytes, decode_batch
+
+ROWS, PUNCTUATIONS, VIOLATIONS = range(3)
+KIND_NAMES = ("row", "punctuation", "violation")
+TAGS = ("_kind", "_input", "_punctuation", "_reason")
+METRIC = "_id"  # null on everything that is not a metric
+_METRIC_COLUMNS = (pa.field("_id", pa.int32()), pa.field("_m", pa.int64()))
+FRAME_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class RowsOnly:
+    """Result rows in their own columns; everything else but the metrics is left out."""
+
+    output: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        fields = [
+            pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+            for field in self.output
+        ]
+        return pa.schema([*fields, *_METRIC_COLUMNS])
+
+    def frames(self, output: Output) -> Iterator[pd.DataFrame]:
+        """One output element as frames of `schema`."""
+        if isinstance(output, Results):
+            rows = output.rows
+            columns = [
+                column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+                for column in rows.columns
+            ]
+            columns += [pa.nulls(rows.num_rows, field.type) for field in _METRIC_COLUMNS]
+            table = pa.table(columns, schema=self.schema)
+            for start in range(0, len(table), FRAME_ROWS):
+                yield _frame(table.slice(start, FRAME_ROWS))
+
+    def metrics(self, values: list[int]) -> pd.DataFrame:
+        """One row for each metric."""
+        return _metrics(values, self.schema)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Every element as one row: its kind, its input and reason where it has them, an Arrow blob."""
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [
+            pa.field("kind", pa.int32()),
+            pa.field("input", pa.int32()),
+            pa.field("reason", pa.string()),
+            pa.field("blob", pa.binary()),
+            *_METRIC_COLUMNS,
+        ]
+    )
+
+    def frames(self, output: Output) -> Iterator[pd.DataFrame]:
+        """One output element as a frame of `schema`."""
+        kind, number, reason = ROWS, None, None
+        if isinstance(output, Results):
+            data = output.rows
+        elif isinstance(output, Finished):
+            kind, data = PUNCTUATIONS, output.keys.data
+        else:
+            kind, number, reason, data = VIOLATIONS, output.input, output.reason, output.rows.data
+        values = [kind, number, reason, batch_bytes(data).to_pybytes(), None, None]
+        yield _frame(pa.table([[value] for value in values], schema=self.schema))
+
+    def metrics(self, values: list[int]) -> pd.DataFrame:
+        """One row for each metric."""
+        return _metrics(values, self.schema)
+
+
+Emitter = RowsOnly | Packed
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _metrics(values: list[int], schema: pa.Schema) -> pd.DataFrame:
+    columns = [pa.nulls(len(values), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
+    ids = pa.array(range(len(values)), pa.int32())
+    return _frame(pa.table([*columns, ids, pa.array(values, pa.int64())], schema=schema))
+
+
+def can_be_direct(output: pa.Schema) -> bool:
+    """Whether every column can leave as it is: pandas frames take nested ones apart value by value."""
+    return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in output)
+
+
+def unpack_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Results of packed rows that are all of kind row; for `mapInArrow` over a column `blob`."""
+    for batch in batches:
+        for blob in batch.column(0):
+            yield decode_batch(blob.as_buffer())
+
+
+@dataclass(frozen=True)
+class UnpackElements:
+    """Every packed element, in the output columns and the four tags."""
+
+    spec: JoinSpec
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What `mapInArrow` calls for every task; columns kind, input, reason, blob."""
+        for batch in batches:
+            for i in range(batch.num_rows):
+                kind = batch.column(0)[i].as_py()
+                data = decode_batch(batch.column(3)[i].as_buffer())
+                yield self._element(kind, batch.column(1)[i].as_py(), batch.column(2)[i].as_py(), data)
+
+    def _element(self, kind: int, number: int, reason: str | None, data: pa.RecordBatch) -> pa.RecordBatch:
+        texts, name = None, None
+        columns: dict[str, Any] = {}
+        if kind == ROWS:
+            columns = dict(zip(data.schema.names, data.columns, strict=True))
+        elif kind == PUNCTUATIONS:
+            keys = data.columns[1:]
+            columns = dict(zip(self.spec.key_names, keys, strict=True))
+            rows = zip(*(key.to_pylist() for key in keys), strict=True)
+            texts = [Punctuation(tuple(map(Constant, row))).text() for row in rows]
+        else:
+            name = self.spec.inputs[number].name
+            columns = self._violation_columns(number, data)
+        count = data.num_rows
+        arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in self.spec.output]
+        tags = [
+            pa.array([KIND_NAMES[kind]] * count, pa.string()),
+            pa.array([name] * count, pa.string()),
+            pa.nulls(count, pa.string()) if texts is None else pa.array(texts, pa.string()),
+            pa.array([reason] * count, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays([*arrays, *tags], schema=elements_schema(self.spec.output))
+
+    def _violation_columns(self, number: int, data: pa.RecordBatch) -> dict[str, Any]:
+        spec = self.spec.inputs[number]
+        first = 2 if spec.layout.timed else 1
+        names = [*self.spec.key_names, *self.spec.payload_names(number)]
+        return dict(zip(names, data.columns[first:], strict=True))
+
+
+def elements_schema(output: pa.Schema) -> pa.Schema:
+    """The columns of the tagged stream."""
+    return pa.schema([*output, *(pa.field(tag, pa.string()) for tag in TAGS)])

@@ -1,0 +1,163 @@
+"""The map side: rows of one input become a few Arrow blobs per bucket, and a heartbeat for each.
+
+Runs in Spark's Python workers under `mapInArrow`. The JVM has already cast the keys, hashed them
+and turned event time into microseconds, so a batch comes in the join's physical layout, followed
+by the columns that say which rows are promises and where they stand:
+
+    h [t] k0… p0…  [mark]  [last]  [part off]
+
+Every bucket gets at least one blob from every task, so that every bucket runs in every batch and
+knows how far event time has got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
+from streamjoin.errors import BadInput
+from streamjoin.keys import canonical, valid
+from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.wire import split, to_bytes
+from streamjoin.punctuation import ANY, Constant
+from streamjoin.spark.buckets import GUARD
+
+PACKED = "bucket int, input int, blob binary"
+_PACKED_ARROW = pa.schema(
+    [pa.field("bucket", pa.int32()), pa.field("input", pa.int32()), pa.field("blob", pa.binary())]
+)
+TASK_BYTES = 64 << 20  # rows a task collects before it packs them
+BLOB_BYTES = 16 << 20  # the largest blob, about
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs one input. `labels` are the bucket numbers as Spark sees them, one per bucket."""
+
+    number: int
+    name: str
+    layout: Layout
+    labels: tuple[int, ...]
+    marked: bool = False
+    null_is_wildcard: bool = False
+    closing: bool = False
+    sequenced: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What `mapInArrow` calls for every task."""
+        waiting: list[pa.RecordBatch] = []
+        held, packed = 0, False
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            waiting.append(batch)
+            held += batch.nbytes
+            if held >= TASK_BYTES:
+                yield self._pack(waiting)
+                waiting, held, packed = [], 0, True
+        if waiting or not packed:
+            yield self._pack(waiting)
+        yield _packed([GUARD], [self.number], [b""])
+
+    def _pack(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        if batches:
+            arrivals = self.arrivals(batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+        else:
+            arrivals = Arrivals.nothing(self.layout)
+        shares = list(split(arrivals, len(self.labels), limit_bytes=BLOB_BYTES))
+        labels = [self.labels[bucket] for bucket, _ in shares]
+        return _packed(labels, [self.number] * len(shares), [to_bytes(share) for _, share in shares])
+
+    def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
+        """One record batch from the JVM, sorted out."""
+        columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
+        keys = [canonical(_as_type(columns[f"k{i}"], dtype)) for i, dtype in enumerate(self.layout.key_types)]
+        has_key = valid(keys)
+        marks = _flags(columns["mark"]) if self.marked else None
+        data: Mask = np.ones(batch.num_rows, np.bool_) if marks is None else ~marks
+        chosen = np.flatnonzero(data & has_key)
+        time = _times(columns["t"]) if self.layout.timed else None
+        at = None
+        if self.sequenced:
+            at = Positions(columns["part"].to_numpy(), columns["off"].to_numpy(zero_copy_only=False))
+        rows = self._rows(columns, keys, time, chosen)
+        result = Arrivals(
+            rows,
+            self.layout.keys_only.empty(),
+            latest_us=_latest(time, data),
+            null_keys=int(np.count_nonzero(data)) - len(chosen),
+            rows_at=None if at is None else at.take(chosen),
+        )
+        if marks is not None and marks.any():
+            result = self._with_marked(result, columns["h"], keys, (np.flatnonzero(marks), at))
+        if self.closing:
+            last = np.flatnonzero(_flags(columns["last"])[chosen])
+            keys_at = None if result.rows_at is None else result.rows_at.take(last)
+            result = replace(result, keys=rows.only_keys().take(last), keys_at=keys_at)
+        return result
+
+    def _rows(self, columns: dict[str, Any], keys: list[Any], time: Ints | None, chosen: Ints) -> Batch:
+        parts = [columns["h"]]
+        if time is not None:
+            parts.append(pa.array(time))
+        parts += keys
+        parts += [_as_type(columns[f"p{i}"], dtype) for i, dtype in enumerate(self.layout.payload_types)]
+        everything = self.layout.batch(parts)
+        return everything if len(chosen) == len(everything) else everything.take(chosen)
+
+    def _with_marked(
+        self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]
+    ) -> Arrivals:
+        rows, at = marked
+        whole = valid(keys)[rows]
+        if not whole.all() and not self.null_is_wildcard:
+            raise BadInput(
+                f"stream {self.name!r}: a punctuation row has a null key column; give it a key, or "
+                "declare marked(…, null_is_wildcard=True)"
+            )
+        single, wide = rows[whole], rows[~whole]
+        picked = pa.array(single)
+        patterns = tuple(
+            tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in keys)
+            for row in wide.tolist()
+        )
+        return replace(
+            result,
+            keys=self.layout.keys_only.batch([hashes.take(picked), *(key.take(picked) for key in keys)]),
+            keys_at=None if at is None else at.take(single),
+            patterns=patterns,
+            patterns_at=None if at is None else at.take(wide),
+        )
+
+
+def _packed(buckets: list[int], inputs: list[int], blobs: list[bytes]) -> pa.RecordBatch:
+    columns = [pa.array(buckets, pa.int32()), pa.array(inputs, pa.int32()), pa.array(blobs, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_PACKED_ARROW)
+
+
+def _as_type(column: Any, dtype: pa.DataType) -> Any:
+    """The column in its stored type: Spark's Arrow may differ in time zone or field names only."""
+    return column if column.type == dtype else column.cast(dtype)
+
+
+def _flags(column: Any) -> Mask:
+    flags: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _times(column: Any) -> Ints:
+    times: Ints = pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False)
+    return times
+
+
+def _latest(time: Ints | None, data: Mask) -> int | None:
+    if time is None or not data.any():
+        return None
+    latest = int(time[data].max())
+    return None if latest == NO_TIME else latest

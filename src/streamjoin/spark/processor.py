@@ -1,0 +1,148 @@
+"""The stateful side: one bucket's join inside Spark's transformWithState.
+
+Decode the batch's blobs, take the join from a cache or rebuild it from the state store, let it
+work, store what it added, emit. Everything that must survive is in the state store, committed
+with the micro-batch; if a task fails or runs twice, the caches find nothing and the store is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from streamjoin.batch import Batch
+from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.snapshot import restore, store
+from streamjoin.operators.spec import JoinSpec
+from streamjoin.operators.stream_join import Counters, StreamJoin
+from streamjoin.operators.wire import from_bytes, together
+from streamjoin.spark.buckets import GUARD
+from streamjoin.spark.cache import JOINS, RunFiles, digest
+from streamjoin.spark.outputs import Emitter
+from streamjoin.spark.store import BucketStore
+from streamjoin.state.codec import decode_run
+from streamjoin.state.manifest import Manifest
+from streamjoin.state.run import Run
+from streamjoin.state.side import Side
+
+COUNTERS = tuple(field.name for field in fields(Counters))
+GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
+TOTALS = ("results", "announcements")
+
+
+def metric_names(spec: JoinSpec) -> list[str]:
+    """The metrics of one bucket and batch, in the order of the emitted array."""
+    counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
+    return [*counted, *TOTALS, *GAUGES]
+
+
+class BucketJoin(StatefulProcessor):
+    """Handles one bucket after another; Spark makes one per task."""
+
+    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str) -> None:
+        self.spec = spec
+        self.emitter = emitter
+        self.cache_name = cache_name
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.store = BucketStore(handle)
+        self.files = RunFiles(_local_folder() / self.cache_name)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """One bucket's share of a micro-batch."""
+        bucket = int(key[0])
+        if bucket == GUARD:
+            for _ in rows:  # Spark wants a group's input read to its end
+                pass
+            self._check_identity()
+            return
+        arrivals = self._arrivals(rows)
+        stored = self.store.manifest()
+        join = self._current(bucket, stored)
+        before = _totals(join)
+        for output in join.process(arrivals):
+            yield from self.emitter.frames(output)
+        self._commit(bucket, join, stored)
+        yield self.emitter.metrics([*_difference(_totals(join), before), *_gauges(join)])
+
+    def close(self) -> None:
+        self.files.shrink()
+
+    def _arrivals(self, frames: Iterator[pd.DataFrame]) -> dict[int, Arrivals]:
+        shares: dict[int, list[Arrivals]] = {}
+        for frame in frames:
+            for number, blob in zip(frame["input"], frame["blob"], strict=True):
+                shares.setdefault(number, []).append(from_bytes(blob, self.spec.inputs[number].layout))
+        return {
+            number: together(self.spec.inputs[number].layout, found)
+            for number, found in sorted(shares.items())
+        }
+
+    def _check_identity(self) -> None:
+        """Refuse a checkpoint of another join, also where no bucket would find its old state."""
+        stored = self.store.manifest()
+        now = Manifest(self.spec.identity(), {})
+        if stored is None:
+            self.store.put_manifest(now.encode())
+        else:
+            Manifest.decode(stored).check_identity(now.identity)
+
+    def _current(self, bucket: int, stored: bytes | None) -> StreamJoin:
+        """The join as it was after the last committed batch."""
+        if stored is None:
+            return StreamJoin(self.spec)
+        cached = JOINS.take(self.cache_name, bucket, digest(stored))
+        return cached or restore(self.spec, Manifest.decode(stored), self._load)
+
+    def _load(self, name: str, side: Side) -> Batch:
+        mapped = self.files.get(name)
+        if mapped is not None:
+            return decode_run(mapped, side.layout, check=False)
+        value = self.store.run(name)
+        self.files.put(name, value)
+        return decode_run(value, side.layout)
+
+    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None) -> None:
+        manifest = store(join, self._save)
+        before = set() if stored is None else Manifest.decode(stored).run_names()
+        for name in before - manifest.run_names():
+            self.store.drop_run(name)
+            self.files.drop(name)
+        value = manifest.encode()
+        self.store.put_manifest(value)
+        JOINS.put(self.cache_name, bucket, digest(value), join)
+
+    def _save(self, name: str, value: bytes, run: Run) -> None:
+        self.store.put_run(name, value)
+        self.files.put(name, value)
+        mapped = self.files.get(name)
+        if mapped is not None:  # from now on the run is a file that all workers share
+            run.batch = decode_run(mapped, run.batch.layout, check=False)
+
+
+def _local_folder() -> Path:
+    """A folder on this executor's own disk that goes with it."""
+    local = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+    return Path(local.split(",")[0]) / f"streamjoin-runs-{os.getuid()}"
+
+
+def _totals(join: StreamJoin) -> list[int]:
+    counted = [getattr(counters, name) for counters in join.counters for name in COUNTERS]
+    return [*counted, join.results, join.announcements]
+
+
+def _difference(after: list[int], before: list[int]) -> list[int]:
+    return [a - b for a, b in zip(after, before, strict=True)]
+
+
+def _gauges(join: StreamJoin) -> list[int]:
+    held = join.held()
+    return [held.rows, held.nbytes, held.promises, held.waiting]

@@ -1,0 +1,88 @@
+"""A Spark session that fits, and checks of one that the user made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.spark.lifetime import watch
+
+_STREAMING = "org.apache.spark.sql.execution.streaming."
+ROCKSDB = _STREAMING + "state.RocksDBStateStoreProvider"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+SETTINGS = {
+    _PROVIDER: ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": _STREAMING
+    + "checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # Otherwise a session that stops waits up to five minutes for the state store's housekeeping.
+    "spark.sql.streaming.stateStore.maintenanceShutdownTimeout": "5s",
+    "spark.sql.streaming.stateStore.maintenanceForceShutdownTimeout": "5s",
+}
+
+
+def session(
+    *,
+    cores: int | None = None,
+    memory: str = "4g",
+    name: str = "streamjoin",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A local Spark session with the settings a stream join wants; `conf` adds or overrides some.
+
+    It listens on loopback only, and its JVM goes when this process does, however it ends.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    parallel = cores or os.cpu_count() or 1
+    builder = SparkSession.builder.master(f"local[{parallel}]").appName(name)
+    chosen = {
+        **SETTINGS,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(parallel),
+        **(conf or {}),
+    }
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    watch(spark)
+    return spark
+
+
+def check_session(spark: Any) -> None:
+    """Refuse a session on which a streaming join would fail or be wrong."""
+    provider = spark.conf.get(_PROVIDER)
+    if provider != ROCKSDB:
+        raise InvalidJoin(
+            f"this session keeps streaming state in {provider}; set {_PROVIDER} to {ROCKSDB}, "
+            "or use sj.session()"
+        )
+    speculation = spark.sparkContext.getConf().get("spark.speculation", "false")
+    if speculation == "true" and spark.conf.get(_FORMAT) == "1":
+        raise InvalidJoin(
+            f"spark.speculation is true while {_FORMAT} is 1: two tasks could write the same version of the "
+            f"state; set {_FORMAT} to 2, or spark.speculation to false"
+        )
+
+
+def refuse_connect(frame: Any, name: str) -> None:
+    """The join needs a Spark session in this process's own JVM."""
+    if ".connect." in type(frame).__module__:
+        raise InvalidJoin(
+            f"stream {name!r} comes from a Spark Connect session; use a classic session, e.g. sj.session()"
+        )

@@ -1,0 +1,245 @@
+"""From declared streams to an ordinary DataFrame of results.
+
+    select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
+    transformWithState → observe metrics → unpack
+
+Batch DataFrames go through the same code and give the batch answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.metadata import Closing, Marked, Stream
+from streamjoin.operators.spec import JoinSpec
+from streamjoin.plan.planner import Plan
+from streamjoin.plan.safety import UnboundedState, warning_text
+from streamjoin.spark.buckets import bucket_labels
+from streamjoin.spark.outputs import (
+    METRIC,
+    ROWS,
+    TAGS,
+    Emitter,
+    Packed,
+    RowsOnly,
+    UnpackElements,
+    can_be_direct,
+    unpack_rows,
+)
+from streamjoin.spark.pack import PACKED, Packer
+from streamjoin.spark.processor import BucketJoin, metric_names
+from streamjoin.spark.session import check_session
+
+# What a run costs differs from a local run: writing to the state store is dear, about 3 ms per MB and
+# more for large values; probing one run more is cheap. docs/decisions/0002 has the measurements.
+MERGE_FANOUT = 16
+RUN_BYTES = 8 << 20
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a DataFrame in Arrow's types, as Spark's workers see them."""
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(frame.schema, timezone=zone)
+
+
+@dataclass(frozen=True)
+class SparkJoin:
+    """A planned join over DataFrames, wired; each call of a method builds on the same plan."""
+
+    plan: Plan
+    spec: JoinSpec
+    spark: SparkSession
+
+    @classmethod
+    def of(cls, plan: Plan) -> SparkJoin:
+        """Check that this join can run on its session, and complete its specification."""
+        frames = [stream.source for stream in plan.streams]
+        spark = frames[0].sparkSession
+        streaming = {stream.name: bool(stream.source.isStreaming) for stream in plan.streams}
+        if len(set(streaming.values())) > 1:
+            raise InvalidJoin(
+                "streaming and batch inputs cannot be mixed in one join ("
+                + ", ".join(f"{name}: {'streaming' if is_ else 'batch'}" for name, is_ in streaming.items())
+                + "); read all of them with readStream, or all with read"
+            )
+        _refuse_unbuilt(plan)
+        check_session(spark)
+        if frames[0].isStreaming:
+            text = warning_text(plan.bounds)
+            if text is not None:
+                warnings.warn(text, UnboundedState, stacklevel=4)
+        buckets = plan.options.buckets or default_buckets(spark)
+        merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+        return cls(plan, replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging), spark)
+
+    def emitted(self, emitter: Emitter) -> DataFrame:
+        """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
+        labels = tuple(bucket_labels(self.spec.buckets))
+        packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
+        union = packed[0]
+        for other in packed[1:]:
+            union = union.union(other)
+        joined = union.groupBy("bucket").transformWithStateInPandas(
+            BucketJoin(self.spec, emitter, self._cache_name()),
+            from_arrow_schema(emitter.schema),
+            "append",
+            "none",
+        )
+        measures = [
+            F.coalesce(F.sum(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
+            for i, name in enumerate(metric_names(self.spec))
+        ]
+        observed = joined.observe(f"streamjoin_{self.spec.name}", *measures)
+        return observed.where(F.col(METRIC).isNull()).drop(METRIC, "_m")
+
+    def dataframe(self) -> DataFrame:
+        """The result rows, by the shorter way where their types allow it."""
+        if not can_be_direct(self.spec.output):
+            return self.rows(self.emitted(Packed()))
+        emitted = self.emitted(RowsOnly(self.spec.output))
+        return emitted.select(
+            *(
+                _from_micros(_quoted(field.name), field.dataType).alias(field.name)
+                for field in self.output_type()
+            )
+        )
+
+    def rows(self, packed: DataFrame) -> DataFrame:
+        """The results among what was emitted packed, in the output columns."""
+        blobs = packed.where(F.col("kind") == ROWS).select("blob")
+        return blobs.mapInArrow(unpack_rows, self.output_type())
+
+    def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
+        """Everything that was emitted packed, or one kind of it, tagged."""
+        tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
+        wanted = packed if kind is None else packed.where(F.col("kind") == kind)
+        return wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+
+    def output_type(self) -> T.StructType:
+        """The output columns in Spark's types."""
+        fields = [
+            T.StructField(name, dtype)
+            for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
+        ]
+        for number, stream in enumerate(self.plan.streams):
+            fields += [
+                T.StructField(name, stream.source.schema[column].dataType)
+                for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
+            ]
+        return T.StructType(fields)
+
+    def _key_types(self) -> list[T.DataType]:
+        types: list[T.DataType] = []
+        for i, common in enumerate(self.spec.key_types):
+            declared = [stream.source.schema[stream.key[i]].dataType for stream in self.plan.streams]
+            same = all(dtype == declared[0] for dtype in declared)
+            types.append(declared[0] if same else from_arrow_type(common))
+        return types
+
+    def _packed(self, number: int, labels: tuple[int, ...]) -> DataFrame:
+        stream, spec = self.plan.streams[number], self.spec.inputs[number]
+        columns = self._physical_columns(stream, timed=spec.layout.timed)
+        source = stream.punctuation
+        packer = Packer(
+            number,
+            stream.name,
+            spec.layout,
+            labels,
+            marked=isinstance(source, Marked),
+            null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
+            closing=isinstance(source, Closing),
+            sequenced=bool(stream.sequence),
+        )
+        frame: DataFrame = stream.source
+        return frame.select(*columns).mapInArrow(packer, PACKED)
+
+    def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
+        keys = [
+            _normal(F.col(_quoted(name)).cast(dtype), dtype)
+            for name, dtype in zip(stream.key, self._key_types(), strict=True)
+        ]
+        columns = [F.xxhash64(*keys).alias("h")]
+        if timed and stream.time is not None:
+            dtype = stream.source.schema[stream.time].dataType
+            columns.append(_micros(_quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
+        columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
+        columns += [F.col(_quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        source = stream.punctuation
+        if isinstance(source, Marked):
+            columns.append(F.col(_quoted(source.column)).alias("mark"))
+        if isinstance(source, Closing):
+            columns.append(F.expr(source.condition).cast("boolean").alias("last"))
+        if stream.sequence:
+            partition = (
+                F.xxhash64(F.col(_quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
+            )
+            columns.append(partition.cast("long").alias("part"))
+            columns.append(F.col(_quoted(stream.sequence[-1])).cast("long").alias("off"))
+        return columns
+
+    def _zoned(self) -> bool:
+        """Whether some event time is an instant; then all are read in the session's time zone."""
+        times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
+        return any(isinstance(dtype, T.TimestampType) for dtype in times)
+
+    def _cache_name(self) -> str:
+        text = json.dumps(self.spec.identity(), sort_keys=True)
+        return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def default_buckets(spark: SparkSession) -> int:
+    """One bucket for each partition of a shuffle."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def _refuse_unbuilt(plan: Plan) -> None:
+    for stream in plan.streams:
+        if stream.arrival is not None:
+            raise InvalidJoin(
+                f"stream {stream.name!r}: arrival= is not built on Spark yet; use punctuation= or a window"
+            )
+        source = stream.punctuation
+        if isinstance(source, Closing) and not isinstance(source.condition, str):
+            raise InvalidJoin(
+                f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
+            )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _normal(key: Any, dtype: T.DataType) -> Any:
+    """One zero for floating keys, so that -0.0 and 0.0 hash alike."""
+    if isinstance(dtype, T.DoubleType | T.FloatType):
+        return F.when(key == F.lit(0.0), F.lit(0.0).cast(dtype)).otherwise(key)
+    return key
+
+
+def _micros(name: str, dtype: T.DataType, *, zoned: bool) -> Any:
+    """Event time as microseconds; instants, or wall-clock times where no input has instants."""
+    if isinstance(dtype, T.DateType) and not zoned:
+        return F.unix_date(F.col(name)).cast("long") * F.lit(86_400_000_000)
+    if isinstance(dtype, T.TimestampNTZType) and not zoned:
+        return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})")
+    return F.unix_micros(F.col(name).cast("timestamp"))
+
+
+def _from_micros(name: str, dtype: T.DataType) -> Any:
+    """A column as it was emitted directly, in its own type again."""
+    if isinstance(dtype, T.TimestampType):
+        return F.timestamp_micros(F.col(name))
+    if isinstance(dtype, T.TimestampNTZType):
+        return F.expr(f"timestampadd(MICROSECOND, {name}, TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+    return F.col(name)

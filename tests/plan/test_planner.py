@@ -1,0 +1,222 @@
+"""What the planner refuses, each by name and with a way out; and what it chooses."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import streamjoin as sj
+from streamjoin.batch import Layout
+from streamjoin.operators.strategies import FewestRowsFirst, PurgeImmediately, Sequential
+from tests.tables import stream
+
+TIMED = {"time": "t", "lateness": "0 seconds"}
+NEWS = stream("news", "sno title:str")
+ACCESS = stream("access", "sno ip:str", unique=True)
+
+
+def with_time(name, **declared):
+    return stream(name, f"k {name}_x t:time", **declared)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def test_a_join_needs_two_inputs():
+    with pytest.raises(sj.InvalidJoin, match="at least two inputs, this one has 1; add another stream"):
+        sj.join(NEWS)
+    with pytest.raises(sj.InvalidJoin, match="this one has 0"):
+        sj.join()
+
+
+def test_an_input_that_is_no_stream_is_refused():
+    with pytest.raises(sj.InvalidJoin, match=r"'access' is not a stream; wrap it with sj\.stream"):
+        sj.join(NEWS, "access")
+
+
+def test_a_name_twice_is_refused():
+    with pytest.raises(sj.InvalidJoin, match=r"same name \(news, news\); give each stream its own name"):
+        sj.join(NEWS, NEWS)
+
+
+def test_keys_of_different_width_are_refused():
+    pair = stream("pair", "sno ip:str x", key=["sno", "ip"])
+    with pytest.raises(
+        sj.InvalidJoin, match=r"different width \(news: sno; pair: sno, ip\); name as many columns each"
+    ):
+        sj.join(NEWS, pair)
+
+
+def test_key_types_without_a_common_one_are_refused():
+    texts = stream("texts", "sno:str y")
+    with pytest.raises(sj.InvalidJoin, match=r"news\.sno int64, texts\.sno string\); cast one of them first"):
+        sj.join(NEWS, texts)
+
+
+def test_the_second_key_column_is_checked_too():
+    one = stream("one", "a b x", key=["a", "b"])
+    two = stream("two", "a b:str y", key=["a", "b"])
+    with pytest.raises(sj.InvalidJoin, match=r"one\.b int64, two\.b string"):
+        sj.join(one, two)
+
+
+def test_a_clash_of_output_names_is_refused():
+    with pytest.raises(sj.InvalidJoin, match="more than one column 'a_x'"):
+        sj.join(stream("a", "k x"), stream("b", "k x a_x"))
+
+
+def test_control_streams_are_not_built():
+    controlled = stream("news", "sno title:str", punctuation=sj.control(None, time="t"))
+    with pytest.raises(sj.InvalidJoin, match=r"punctuation=control\(…\) is not built yet; use marked or"):
+        sj.join(controlled, ACCESS)
+
+
+def test_ordered_arrival_of_a_composite_key_is_refused():
+    pair = stream("pair", "a b x", key=["a", "b"], arrival=sj.ordered())
+    with pytest.raises(sj.InvalidJoin, match="key of one column, it has 2; declare clustered arrival"):
+        sj.join(pair, stream("other", "a b y", key=["a", "b"]))
+
+
+# ---------------------------------------------------------------- windows
+
+
+def test_a_window_needs_a_time_on_every_input():
+    windowed = with_time("a", **TIMED, window="10 seconds")
+    with pytest.raises(
+        sj.InvalidJoin, match="a has a window, so every input needs an event time: add time= to b"
+    ):
+        sj.join(windowed, stream("b", "k y"))
+
+
+def test_a_window_needs_a_lateness_on_every_input():
+    windowed = with_time("a", **TIMED, window="10 seconds")
+    with pytest.raises(
+        sj.InvalidJoin, match=r'every input needs a lateness: add lateness="0 seconds" .* to b'
+    ):
+        sj.join(windowed, with_time("b", time="t"))
+    with pytest.raises(sj.InvalidJoin, match=r"lateness.* to a"):
+        sj.join(with_time("a", time="t", window="10 seconds"), with_time("b", **TIMED))
+
+
+def test_without_a_window_nobody_needs_a_time():
+    assert not sj.join(with_time("a", time="t"), stream("b", "k y")).plan.spec.windowed
+
+
+# ---------------------------------------------------------------- options that are not built yet
+
+NOT_BUILT = [
+    *[("how", how) for how in ("left", "right", "full", "outer", "semi", "anti", "cross")],
+    ("where", "x > 1"),
+    ("where", pc.field("x") > 1),
+    *[("operator", o) for o in ("shj", "xjoin", "pjoin", "wjoin", "pwjoin", "mjoin_1np", "mjoin_1nc")],
+    ("memory", "1 GB"),
+    ("memory", 1 << 30),
+    *[
+        ("driver", driver)
+        for driver in (
+            "timestamp",
+            "random",
+            "priority",
+            "consumption_rate",
+            "initial_output",
+            "output_rate",
+            "adaptive",
+        )
+    ],
+    ("order", "value"),
+    ("purge", "idle"),
+    ("probe", "selective"),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), NOT_BUILT, ids=str)
+def test_what_is_not_built_yet_is_refused_by_name(option, value):
+    with pytest.raises(sj.InvalidJoin, match=f"{option}=.* is not built yet; (leave it out|give one of)"):
+        sj.join(NEWS, ACCESS, **{option: value})
+
+
+def test_a_refused_driver_says_which_there_are():
+    with pytest.raises(sj.InvalidJoin, match="driver='adaptive' is not built yet; give one of round_robin"):
+        sj.join(NEWS, ACCESS, driver="adaptive")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"goal": "speed"}, "goal='speed'; give one of throughput, memory, punctuation"),
+        ({"buckets": 0}, "buckets=0; give a whole number of 1 or more"),
+        ({"name": "my join"}, "name='my join'; give a name of letters, digits and _"),
+        ({"name": ""}, "give a name of letters"),
+    ],
+    ids=str,
+)
+def test_options_without_sense_are_refused(options, hint):
+    with pytest.raises(sj.InvalidJoin, match=hint):
+        sj.join(NEWS, ACCESS, **options)
+
+
+def test_a_quota_that_never_finishes_is_refused():
+    with pytest.raises(sj.InvalidJoin, match="a quota of 0 rows would never finish; give 1 or more"):
+        sj.RoundRobin(quota=0)
+
+
+@pytest.mark.parametrize("strategy", [object(), 5, sj.RoundRobin], ids=["object", "number", "class"])
+def test_a_strategy_that_is_none_is_refused(strategy):
+    """The class instead of an object is an easy mistake: it must not fail in the middle of a run."""
+    with pytest.raises(sj.InvalidJoin, match="driver="):
+        sj.join(NEWS, ACCESS, driver=strategy)
+
+
+# ---------------------------------------------------------------- what is chosen
+
+
+def test_the_first_strategies_and_why():
+    plan = sj.join(NEWS, ACCESS).plan
+    chosen = plan.spec.strategies
+    assert (chosen.driver, chosen.order, chosen.purge, chosen.probe) == (
+        sj.RoundRobin(),
+        Sequential(),
+        PurgeImmediately(),
+        FewestRowsFirst(),
+    )
+    assert [choice for choice, _ in plan.reasons] == [
+        "driver: round_robin",
+        "order: sequential",
+        "purge: immediate",
+        "probe: fewest_rows",
+    ]
+
+
+def test_a_strategy_by_name_or_as_an_object():
+    plan = sj.join(NEWS, ACCESS, driver="round_robin", purge="immediate").plan
+    assert dict(plan.reasons)["driver: round_robin"] == "as you asked"
+    plan = sj.join(NEWS, ACCESS, driver=sj.RoundRobin(quota=1)).plan
+    assert plan.spec.strategies.driver.quota == 1
+
+
+def test_the_goal_memory_compacts_at_a_fifth_dead():
+    assert sj.join(NEWS, ACCESS, goal="memory").plan.spec.merging.dead_share == 0.2
+    assert sj.join(NEWS, ACCESS).plan.spec.merging.dead_share == 0.5
+
+
+def test_layouts_have_the_common_key_and_times_where_they_are_declared():
+    a = sj.stream(pa.schema({"k": pa.int32(), "x": pa.large_string()}), name="a", key="k")
+    b = sj.stream(pa.schema({"k": pa.int64(), "t": pa.timestamp("us")}), name="b", key="k", time="t")
+    spec = sj.join(a, b).plan.spec
+    assert spec.inputs[0].layout == Layout((pa.int64(),), timed=False, payload_types=(pa.string(),))
+    assert spec.inputs[1].layout == Layout((pa.int64(),), timed=True, payload_types=(pa.timestamp("us"),))
+
+
+def test_explain_tells_the_plan():
+    told = sj.join(
+        with_time("a", **TIMED, window="10 seconds", unique=True),
+        with_time("b", **TIMED, idle="1 minute", arrival=sj.clustered(slack=2)),
+        with_time("c", time="t", lateness="5 seconds", punctuation=sj.closing("c_x")),
+        name="trade",
+        goal="memory",
+    ).explain()
+    assert told.startswith("trade: a ⋈ b ⋈ c\n  inner join on a.k = b.k = c.k (int64), goal memory\n")
+    assert "  a: one tuple per key; window 10 s; lateness 0 s\n" in told
+    assert "  b: lateness 0 s; idle after 60 s; clustered arrival, slack 2\n" in told
+    assert "  c: lateness 5 s; keys end by closing rows of c\n" in told
+    assert "driver: round_robin (" in told
+    assert "nothing was declared" in sj.join(NEWS, ACCESS).explain()

@@ -1,0 +1,119 @@
+"""Is the state bounded? The verdict for each input, why, and what to declare where it is not."""
+
+import pytest
+
+import streamjoin as sj
+from streamjoin.plan.safety import check, closes_keys, warning_text
+from tests.tables import stream
+
+TIMED = {"time": "t", "lateness": "0 seconds"}
+WINDOW = {**TIMED, "window": "10 seconds"}
+MARKED = {"punctuation": sj.marked("end")}
+
+
+def input_(name, **declared):
+    return stream(name, f"k {name}_x t:time end:bool", **declared)
+
+
+def verdicts(*streams):
+    """(tuples bounded, promises bounded) by input."""
+    return {bound.stream: (bound.tuples, bound.promises) for bound in check(streams)}
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({}, None),
+        (WINDOW, None),
+        (MARKED, r"punctuations of a (rows marked end)"),
+        ({"punctuation": sj.closing("end")}, "closing rows of a"),
+        ({"punctuation": sj.control(None, time="t")}, "the control stream of a"),
+        ({"arrival": sj.clustered()}, "clustered arrival of a"),
+        ({"arrival": sj.ordered()}, "ordered arrival of a"),
+        ({"unique": True}, "the unique key of a"),
+    ],
+)
+def test_what_closes_keys(declared, words):
+    assert closes_keys(input_("a", **declared)) == words
+
+
+def test_nothing_declared_bounds_nothing():
+    assert verdicts(input_("a"), input_("b")) == {"a": (False, True), "b": (False, True)}
+
+
+def test_a_window_bounds_its_own_tuples_only():
+    assert verdicts(input_("a", **WINDOW), input_("b", **TIMED)) == {"a": (True, True), "b": (False, True)}
+    assert verdicts(input_("a", **WINDOW), input_("b", **WINDOW)) == {"a": (True, True), "b": (True, True)}
+
+
+@pytest.mark.parametrize(
+    "closes", [MARKED, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}]
+)
+def test_what_closes_one_input_bounds_the_tuples_of_the_other(closes):
+    """… but its promises are remembered as long as the other stays open."""
+    assert verdicts(input_("a", **closes), input_("b")) == {"a": (False, False), "b": (True, True)}
+
+
+def test_both_inputs_close_their_keys():
+    assert verdicts(input_("a", unique=True), input_("b", **MARKED)) == {"a": (True, True), "b": (True, True)}
+
+
+def test_every_other_input_must_close():
+    found = verdicts(input_("a", unique=True), input_("b", **MARKED), input_("c"))
+    assert found == {"a": (False, False), "b": (False, False), "c": (True, True)}
+
+
+def test_a_bounded_window_join_still_remembers_the_keys_of_a_unique_input():
+    """… and says so."""
+    bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
+    assert [(bound.tuples, bound.promises) for bound in bounds] == [(True, False), (True, True)]
+    assert bounds[0].reasons[-1] == (
+        "what a promises is remembered until b also close the key, which nothing declares"
+    )
+
+
+def test_orphans_are_named():
+    """A bid whose auction never comes stays for ever: the bound holds only without such bids."""
+    bounds = check([input_("auction", unique=True), input_("bid", **MARKED)])
+    assert "provided every key of bid appears in auction" in " ".join(bounds[1].reasons)
+    assert "provided" not in " ".join(bounds[0].reasons)
+
+
+def test_a_window_holds_provided_time_moves_on_the_others():
+    (bound, *_) = check([input_("a", **WINDOW), input_("b", **TIMED), input_("c", **TIMED)])
+    assert bound.reasons == ("its window of 10 s lets tuples go, provided event time moves on b and c",)
+
+
+def test_advice_names_the_input_to_declare_it_on_and_the_most_useful_first():
+    (bound, _) = check([input_("news", unique=True), input_("access")])
+    assert bound.advice == (
+        "punctuation=, arrival= or unique=True on access, if a key of access ever ends",
+        "window= on news (with time= and lateness= on every input)",
+    )
+
+
+def test_the_warning_names_what_grows_and_what_to_declare():
+    text = warning_text(check([input_("news", unique=True), input_("access")]))
+    assert text.startswith("the state of this join grows with its input. news: declare punctuation=")
+    assert "access: declare" not in text  # bounded by the unique key of news
+
+
+def test_no_warning_where_all_is_bounded():
+    assert warning_text(check([input_("news", unique=True), input_("access", **MARKED)])) is None
+
+
+def test_a_warning_where_only_the_memory_of_promises_grows():
+    """That is state too (design section 4, memory of promises): never let it grow unsaid."""
+    bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
+    text = warning_text(bounds)
+    assert text is not None
+    assert "on b" in text
+
+
+def test_explain_shows_verdict_reasons_and_advice():
+    told = sj.join(input_("news", unique=True), input_("access")).explain()
+    assert "news: NOT BOUNDED" in told
+    assert "to bound it, declare punctuation=, arrival= or unique=True on access" in told
+    assert "access: bounded" in told
+    told = sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW)).explain()
+    assert "a: tuples bounded, memory of promises not" in told

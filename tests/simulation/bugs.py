@@ -1,0 +1,342 @@
+"""Bugs planted in the library, to see that the simulation finds them.
+
+Each makes a context manager that patches the library for a while; none of it is in the library
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from streamjoin.kernels.window import within_windows
+from streamjoin.operators import admission, intake, probe, snapshot, stream_join
+from streamjoin.operators.arrival_order import ClusterTracker, OrderTracker
+from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.pledges import Pledges
+from streamjoin.operators.probe import Probe
+from streamjoin.operators.progress import NO_PROGRESS, Progress
+from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.stream_join import StreamJoin
+from streamjoin.state import promises, ranges, run, side
+from streamjoin.state.ranges import RangeSet
+from streamjoin.state.run import Hit, Run
+from streamjoin.state.side import KeySet
+
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    plant: Plant
+
+
+BUGS: list[Bug] = []
+
+
+def bug(make: Callable[[], AbstractContextManager[Any]]) -> Plant:
+    BUGS.append(Bug(make.__name__, make))
+    return make
+
+
+# Purging
+
+
+@bug
+def purge_when_one_input_is_closed() -> Any:
+    def useless(self: StreamJoin, i: int, batch: Any, rows: Any, closed: Any) -> Any:
+        return np.logical_or.reduce([closed[other][: len(rows)] for other in self._others(i)])
+
+    return patch.object(StreamJoin, "_useless", useless)
+
+
+@bug
+def invalidated_at_the_bound() -> Any:
+    """A row goes when progress reaches its window's end, not when it is past it."""
+    good = StreamJoin._invalidate
+
+    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int) -> Any:
+        return good(self, i, start_us, stop_us + 1)
+
+    return patch.object(StreamJoin, "_invalidate", invalidate)
+
+
+@bug
+def stale_rows_are_stored() -> Any:
+    return patch.object(
+        StreamJoin, "_past_window", lambda self, i, other, rows: np.zeros(len(rows), np.bool_)
+    )
+
+
+# Probing
+
+
+@bug
+def window_bound_is_exclusive() -> Any:
+    def exclusive(times: Any, windows_us: Any) -> Any:
+        return within_windows(times, [None if window is None else window - 1 for window in windows_us])
+
+    return patch.object(probe, "within_windows", exclusive)
+
+
+@bug
+def collision_not_verified() -> Any:
+    return patch.object(run, "equal_at", lambda left, rows, right, others: np.ones(len(rows), np.bool_))
+
+
+@bug
+def dead_rows_are_gathered() -> Any:
+    good = probe._gathered
+
+    def gathered(hits: list[Hit], groups: int, layout: Any) -> Any:
+        return good([replace(hit, run=Run(hit.run.name, hit.run.batch)) for hit in hits], groups, layout)
+
+    return patch.object(probe, "_gathered", gathered)
+
+
+@bug
+def dead_rows_are_probed() -> Any:
+    good = Probe._sources
+
+    def sources(self: Probe, other: int, *, gather: bool) -> Any:
+        found = good(self, other, gather=gather)
+        return [probe.Source(source.batch, source.start, source.count, None) for source in found]
+
+    return patch.object(Probe, "_sources", sources)
+
+
+@bug
+def last_frame_is_lost() -> Any:
+    good = probe.bounded_slices
+
+    def slices(count: Any, *, limit: int) -> Iterator[slice]:
+        found = list(good(count, limit=limit))
+        return iter(found[:-1] if len(found) > 1 else found)
+
+    return patch.object(probe, "bounded_slices", slices)
+
+
+# Runs
+
+
+@bug
+def merge_loses_a_row() -> Any:
+    good = side._merge_parts
+
+    def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
+        for part in good(runs, layout, run_bytes):
+            yield part.slice(0, len(part) - 1) if len(part) > 2 else part
+
+    return patch.object(side, "_merge_parts", parts)
+
+
+@bug
+def compaction_resurrects_dead_rows() -> Any:
+    good = side._merge_parts
+
+    def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
+        return good([Run(each.name, each.batch) for each in runs], layout, run_bytes)
+
+    return patch.object(side, "_merge_parts", parts)
+
+
+# Promises
+
+
+@bug
+def range_bound_off_by_one() -> Any:
+    return patch.object(ranges, "_successor", lambda code: code)
+
+
+@bug
+def ranges_swallow_the_gap() -> Any:
+    good = RangeSet._insert
+
+    def insert(self: RangeSet, low: Any, high: Any) -> None:
+        if self.low and high is not None and self.high[-1] is not None:
+            low, high = min(low, self.low[0]), max(high, self.high[-1])
+        good(self, low, high)
+
+    return patch.object(RangeSet, "_insert", insert)
+
+
+@bug
+def promise_closes_the_next_input() -> Any:
+    good = StreamJoin._close
+
+    def close(self: StreamJoin, i: int, keys: Any, patterns: Any) -> Any:
+        return good(self, (i + 1) % len(self.sides), keys, patterns)
+
+    return patch.object(StreamJoin, "_close", close)
+
+
+@bug
+def any_pattern_covers_any_other() -> Any:
+    return patch.object(promises, "covers", lambda wide, narrow: True)
+
+
+@bug
+def announced_keys_are_not_remembered() -> Any:
+    good = KeySet.add
+
+    def add(self: KeySet, keys: Any) -> None:
+        if self.side.tag != "a":
+            good(self, keys)
+
+    return patch.object(KeySet, "add", add)
+
+
+@bug
+def finished_keys_are_forgotten_though_still_open() -> Any:
+    good = StreamJoin._announce
+
+    def announce(self: StreamJoin, keys: Any, finished: Any, closed_by_all: Any) -> Any:
+        return good(self, keys, finished, finished)
+
+    return patch.object(StreamJoin, "_announce", announce)
+
+
+@bug
+def pledges_are_counted_without_partitions() -> Any:
+    return patch.object(Pledges, "fulfilled", lambda self, keys, at: (keys, at))
+
+
+@bug
+def promises_act_before_their_rows() -> Any:
+    return patch.object(InputQueue, "_due", lambda self, at, count: np.zeros(count, np.int64))
+
+
+# Admission
+
+
+@bug
+def late_bound_off_by_one() -> Any:
+    good = admission.admit
+
+    def admit(*given: Any, late_before: int | None) -> Any:
+        return good(*given, late_before=None if late_before is None else late_before + 1)
+
+    return patch.object(stream_join, "admit", admit)
+
+
+@bug
+def unique_tie_broken_the_other_way() -> Any:
+    good = admission._first
+
+    def first(rows: Any, members: Any, at: Any) -> int:
+        wrong = [member for member in members.tolist() if member != good(rows, members, at)]
+        return int(wrong[0])
+
+    return patch.object(admission, "_first", first)
+
+
+@bug
+def rows_after_their_own_promise_are_let_in() -> Any:
+    return patch.object(Arrivals, "after_own_promise", lambda self: np.zeros(len(self.rows), np.bool_))
+
+
+@bug
+def null_keys_match() -> Any:
+    return patch.object(intake, "valid", lambda keys: np.ones(len(keys[0]), np.bool_))
+
+
+@bug
+def two_zeros_and_many_nans() -> Any:
+    """Keys are not brought to one form before they are hashed."""
+    return patch.object(intake, "canonical", lambda array: array)
+
+
+@bug
+def cluster_slack_off_by_one() -> Any:
+    good = ClusterTracker.__init__
+
+    def init(self: ClusterTracker, arrival: Any, layout: Any) -> None:
+        good(self, arrival, layout)
+        self.slack += 1
+
+    return patch.object(ClusterTracker, "__init__", init)
+
+
+# Time
+
+
+@bug
+def idle_is_ignored() -> Any:
+    return patch.object(Progress, "of_all", lambda self: list(self.own))
+
+
+@bug
+def lateness_is_ignored() -> Any:
+    return patch.object(Progress, "saw", Progress.reach)
+
+
+# Snapshots
+
+
+def _forgetting(forget: Callable[[StreamJoin], None]) -> Any:
+    good = snapshot.restore
+
+    def restore(*given: Any) -> StreamJoin:
+        join = good(*given)
+        forget(join)
+        return join
+
+    return patch.object(snapshot, "restore", restore)
+
+
+@bug
+def snapshot_forgets_ranges() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.promises:
+            each.ranges = None if each.ranges is None else RangeSet(each.ranges.dtype)
+
+    return _forgetting(forget)
+
+
+@bug
+def snapshot_forgets_progress() -> Any:
+    def forget(join: StreamJoin) -> None:
+        join.reached = [NO_PROGRESS] * len(join.reached)
+
+    return _forgetting(forget)
+
+
+@bug
+def snapshot_forgets_dead_flags() -> Any:
+    return patch.object(snapshot, "_run", lambda entry, batch: Run("a", batch, stored_as=entry.stored_as))
+
+
+@bug
+def snapshot_forgets_the_order_of_arrival() -> Any:
+    nothing = {"restore": lambda self, batches: None}
+    return _both(patch.multiple(ClusterTracker, **nothing), patch.multiple(OrderTracker, **nothing))
+
+
+class _both:  # noqa: N801 - reads as a word
+    """Two patches as one."""
+
+    def __init__(self, *patches: Any) -> None:
+        self.patches = patches
+
+    def __enter__(self) -> None:
+        for each in self.patches:
+            each.start()
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.patches:
+            each.stop()
+
+
+@bug
+def snapshot_loses_the_newest_tier() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.sides:
+            each.tiers = each.tiers[:-1] if len(each.tiers) > 1 else each.tiers
+
+    return _forgetting(forget)

@@ -1,0 +1,147 @@
+"""What must hold after each operation of a script, and at its end.
+
+Each check has a name, so that a test of a planted bug can say which check found it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from tests.simulation.naive import Naive, Took
+from tests.simulation.play import Emitted, Player
+from tests.simulation.script import Finish, Script
+
+
+class Failed(AssertionError):
+    """A script whose run broke a rule: which check saw it, at which operation, and how."""
+
+    def __init__(self, name: str, operation: int, says: str) -> None:
+        super().__init__(f"{name}, operation {operation}: {says}")
+        self.check = name
+
+
+def check(script: Script) -> None:
+    """Play a script in the library and in the model; raise `Failed` at the first difference."""
+    _Checker(script).run()
+
+
+def verdict(script: Script) -> Failed | None:
+    """The failure of a script, None where all is well. A crash of the library is one too."""
+    try:
+        check(script)
+    except Failed as failed:
+        return failed
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return Failed("crash", -1, f"{type(error).__name__}: {error}")
+    return None
+
+
+class _Checker:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.model = Naive(script)
+        self.player = Player(script)
+        self.at = -1
+        self.found: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        self.by_id: dict[int, Took] = {}
+        self.over: set[tuple[Any, int]] = set()
+        self.announced = 0
+        self.keeps = any(one.on_violation == "keep" for one in script.inputs)
+
+    def run(self) -> None:
+        for operation in self.script.operations:
+            self.at += 1
+            emitted = self.player.do(operation)
+            known = len(self.model.took)
+            self.model.play(operation)
+            self.by_id.update({took.row.id: took for took in self.model.took[known:]})
+            self._expect("snapshot", emitted.restored_as_it_was, "a restored run has another snapshot")
+            self._violations(emitted)
+            self._events(emitted)
+            summary = self.player.run.state()
+            self._state(summary.rows)
+            self._counters(list(summary.rows))
+            if isinstance(operation, Finish):
+                self._expect("empty at the end", not any(summary.rows.values()), "rows are left")
+        self._results()
+
+    def _expect(self, name: str, holds: bool, says: str) -> None:
+        if not holds:
+            raise Failed(name, self.at, says)
+
+    def _same(self, name: str, found: Any, wanted: Any, what: str) -> None:
+        if found != wanted:
+            raise Failed(name, self.at, f"{what}: the library has {found}, the model {wanted}")
+
+    def _violations(self, emitted: Emitted) -> None:
+        self._same("violations", sorted(emitted.violations), sorted(self.model.violations), "violations")
+
+    def _events(self, emitted: Emitted) -> None:
+        """Results and announcements, in the order in which they were emitted."""
+        due: dict[Any, list[int]] = {}
+        for key, epoch in self.model.over:
+            due.setdefault(key, []).append(epoch)
+        for event in emitted.events:
+            if event[0] == "over":
+                self.announced += 1
+                self._expect(
+                    "announced once", bool(due.get(event[1])), f"{event[1]} is announced again or too early"
+                )
+                self.over.add((event[1], due[event[1]].pop(0)))
+            else:
+                self._row(*event[1:])
+        missing = [key for key, epochs in due.items() if epochs]
+        self._expect("announced", not missing, f"finished but not announced: {missing}")
+
+    def _row(self, key: Any, ids: tuple[int, ...], xs: tuple[Any, ...]) -> None:
+        self.found[self.at, ids] += 1
+        parts = [self.by_id.get(each) for each in ids]
+        self._expect("results", None not in parts, f"a result of rows that took no part: {ids}")
+        said = [(part.key, part.row.x) for part in parts if part is not None]
+        self._same("columns", [(key, x) for x in xs], said, f"keys and columns of result {ids}")
+        if not self.keeps:
+            spent = [part for part in parts if part and (part.key, part.epoch) in self.over]
+            self._expect("no result after its announcement", not spent, f"result {ids} of key {key}")
+
+    def _state(self, gauges: Mapping[str, int]) -> None:
+        for i, side in enumerate(self.model.sides):
+            found = self.player.live_ids(i)
+            self._same("state", found, side.live_ids, f"ids held of input {i}")
+            self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
+            wanted = (len(side.single), len(side.seen), len(side.pledges))
+            self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
+        known = len(self.player.run.join.announced)
+        self._same("memory of promises", known, len(self.model.announced), "announced keys")
+
+    def _counters(self, names: list[str]) -> None:
+        counters = self.player.run.counters()
+        for name, side in zip(names, self.model.sides, strict=True):
+            counts = {what: counters[f"{name}_{what}"] for what in COUNTED}
+            went = counts["null_keys"] + side.counts["refused"] + counts["stored"] + counts["dropped"]
+            self._same("counters", counts["rows"], went, f"rows of {name} and where they went")
+            left = counts["stored"] - counts["purged"] - counts["invalidated"]
+            self._same("counters", left, len(side.live_ids), f"rows of {name} stored and not gone")
+            for what in ("rows", "null_keys", "stored", "dropped", *REASONS):
+                self._same("counters", counts[what], side.counts[what], f"{name}_{what}")
+        self._same("counters", counters["results"], self.found.total(), "results")
+        self._same("counters", counters["announcements"], self.announced, "announcements")
+
+    def _results(self) -> None:
+        least = self.model.results()
+        if not self.keeps:
+            self._expect("results", self.found == least, _difference(self.found, least))
+            return
+        most = self.model.results(violators=True)
+        self._expect("results", least <= self.found, "missing " + _difference(self.found, least))
+        self._expect("results", self.found <= most, "too many " + _difference(self.found, most))
+
+
+REASONS = ("null_time", "late", "duplicate_key", "after_promise")
+COUNTED = ("rows", "null_keys", "stored", "dropped", "purged", "invalidated", *REASONS)
+
+
+def _difference(found: Counter[Any], wanted: Counter[Any]) -> str:
+    more, less = sorted((found - wanted).items()), sorted((wanted - found).items())
+    return f"results as (operation, ids): only the library has {more}, only the model has {less}"

@@ -1,0 +1,181 @@
+"""What the model works on: keys as ranks, promises, and the order in which a batch is worked through."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.simulation.script import Between, Eq, In, Input, Nothing, Pattern, Row, Star, matches, rank
+
+Key = tuple[Any, ...]
+NEVER = -(10**9)
+
+
+class Stand(NamedTuple):
+    """A row and where it stands in its input, if known; and whether it breaks what was declared."""
+
+    row: Row
+    at: tuple[int, int] | None
+    violates: bool = False
+
+
+@dataclass
+class Took:
+    """A row that takes part: where, when and as what."""
+
+    input: int
+    row: Row
+    key: Key
+    epoch: int
+    operation: int
+    violates: bool
+
+
+@dataclass
+class Side:
+    """What is known of one input."""
+
+    declared: Input
+    live: dict[Key, list[Took]] = field(default_factory=dict)
+    single: set[Key] = field(default_factory=set)
+    wide: list[tuple[Pattern, ...]] = field(default_factory=list)
+    seen: set[Key] = field(default_factory=set)
+    pledges: set[tuple[Key, int]] = field(default_factory=set)
+    recent: dict[Key, int] = field(default_factory=dict)  # clustered: tuples since each open key
+    values: list[Any] = field(default_factory=list)  # ordered: every value that came, as it came
+    own: int = NEVER  # progress by its own rows
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def promised(self, key: Key) -> bool:
+        return key in self.single or any(covers(patterns, key) for patterns in self.wide)
+
+    def closed(self, key: Key) -> bool:
+        return key in self.seen or self.promised(key)
+
+    @property
+    def ended(self) -> bool:
+        return any(all(isinstance(pattern, Star) for pattern in patterns) for patterns in self.wide)
+
+    @property
+    def live_ids(self) -> list[int]:
+        return sorted(took.row.id for rows in self.live.values() for took in rows)
+
+
+@dataclass
+class Promise:
+    """Single keys have a `key`, the others `patterns`; `at` is None where order is not known."""
+
+    key: Key | None
+    patterns: tuple[Pattern, ...]
+    at: tuple[int, int] | None = None
+
+    def before(self, at: tuple[int, int] | None) -> bool:
+        """Whether a row that stands there is known to come later; only within one partition."""
+        return bool(self.at and at and self.at[0] == at[0] and self.at[1] < at[1])
+
+    def covers(self, key: Key) -> bool:
+        return key == self.key if self.key is not None else covers(self.patterns, key)
+
+
+def covers(patterns: tuple[Pattern, ...], key: Key) -> bool:
+    return all(matches(pattern, value) for pattern, value in zip(patterns, key, strict=True))
+
+
+def key_of(row: Row) -> Key:
+    return tuple(map(rank, row.key))
+
+
+def singles(patterns: tuple[Pattern, ...]) -> list[Promise]:
+    """A punctuation that names only constants and lists is as many single keys."""
+    plain = [_plain(pattern) for pattern in patterns]
+    if any(isinstance(pattern, Nothing) for pattern in plain):
+        return []
+    listed = [pattern.values for pattern in plain if isinstance(pattern, In)]
+    if len(listed) == len(plain):
+        return [Promise(tuple(map(rank, key)), ()) for key in itertools.product(*listed)]
+    return [Promise(None, tuple(plain))]
+
+
+def _plain(pattern: Pattern) -> Pattern:
+    """A list for one value, one value for a range from it to itself, all for a range without ends."""
+    if isinstance(pattern, Eq):
+        return In((pattern.value,))
+    if isinstance(pattern, Between):
+        if pattern.low is None and pattern.high is None:
+            return Star()
+        if rank(pattern.low) == rank(pattern.high) and pattern.low_closed and pattern.high_closed:
+            return In((pattern.low,))
+    return pattern
+
+
+# The order of arrival
+
+
+def follow(side: Side, arrived: list[Stand]) -> tuple[set[int], list[Promise]]:
+    """Ids of rows that break the declared order of arrival, and what it closes after the batch."""
+    if side.declared.clustered is not None:
+        return _follow_clusters(side, arrived, side.declared.clustered)
+    if side.declared.ordered is not None:
+        return _follow_order(side, arrived, side.declared.ordered)
+    return set(), []
+
+
+def _follow_clusters(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
+    behind, gone = set(), set()
+    for stand in sorted(arrived, key=lambda each: each.at or ()):
+        key = key_of(stand.row)
+        if key in gone or side.recent.get(key, 0) > slack:
+            gone.add(key)
+            behind.add(stand.row.id)
+        side.recent = {other: passed + 1 for other, passed in side.recent.items()}
+        if key not in gone:
+            side.recent[key] = 0
+    closed = [key for key, passed in side.recent.items() if passed > slack]
+    for key in closed:
+        del side.recent[key]
+    return behind, [Promise(key, ()) for key in closed]
+
+
+def _follow_order(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
+    def beyond() -> tuple[Pattern, ...]:
+        settled = side.values[: max(len(side.values) - slack, 0)]
+        if side.declared.descending:
+            return (Between(min(settled, key=rank), None, low_closed=False),) if settled else ()
+        return (Between(None, max(settled, key=rank), high_closed=False),) if settled else ()
+
+    behind = set()
+    for stand in sorted(arrived, key=lambda each: each.at or ()):
+        limit = beyond()
+        if limit and covers(limit, key_of(stand.row)):
+            behind.add(stand.row.id)
+        side.values.append(stand.row.key[0])
+    return behind, [Promise(None, beyond())] if beyond() else []
+
+
+# The order of work in a batch
+
+Queue = tuple[list[Stand], list[tuple[int, Promise]]]
+
+
+def queue(declared: Input, taking: list[Stand], says: list[Promise]) -> Queue:
+    """Rows in order, and each promise with the number of rows before it.
+
+    Where the order is not known, or rows of several partitions are mixed, promises act last.
+    """
+    partitions = {each.at[0] for each in (*taking, *says) if each.at is not None}
+    if not declared.ordered_rows or len(partitions) > 1:
+        return taking, [(len(taking), promise) for promise in says]
+    rows = sorted(taking, key=lambda each: each.at or ())
+    due = [sum(not promise.before(each.at) for each in rows) for promise in says]
+    return rows, list(zip(due, says, strict=True))
+
+
+def take(queue: Queue, quota: int | None) -> tuple[list[Stand], list[Promise], Queue]:
+    """The next rows and the promises that then act; and what is left."""
+    rows, says = queue
+    size = len(rows) if quota is None else min(quota, len(rows))
+    now = [promise for due, promise in says if due <= size]
+    later = [(due - size, promise) for due, promise in says if due > size]
+    return rows[:size], now, (rows[size:], later)

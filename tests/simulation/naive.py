@@ -1,0 +1,324 @@
+"""The rules of a stream join once more, in plain Python: lists, sets and nested loops.
+
+Written from the design page (section 4), sharing nothing with the operator. The model works row
+by row in the order in which the round-robin driver hands rows out, so that it knows exactly which
+rows take part, what is held, what is announced. What the join must give it does not compute that
+way: `results` is the batch join of the rows that took part.
+
+A key that is closed on every input is forgotten, and what comes later is a new key of the same
+value: rows carry the *epoch* of their key, and only rows of one epoch join.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tests.simulation.elements import (
+    NEVER,
+    Key,
+    Promise,
+    Side,
+    Stand,
+    Took,
+    covers,
+    follow,
+    key_of,
+    queue,
+    singles,
+    take,
+)
+from tests.simulation.script import (
+    Advance,
+    End,
+    Eq,
+    Finish,
+    Input,
+    Operation,
+    Punctuate,
+    Push,
+    Restart,
+    Row,
+    Script,
+    Star,
+    rank,
+)
+
+
+class Naive:
+    """The model of one script; `play` each operation, then compare."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.sides = [Side(declared) for declared in script.inputs]
+        self.reached = [NEVER] * len(self.sides)
+        self.took: list[Took] = []
+        self.violations: list[tuple[int, str, bool, int]] = []
+        self.over: list[tuple[Key, int]] = []  # announced keys with their epochs, in order
+        self.announced: set[Key] = set()
+        self.epoch: Counter[Key] = Counter()
+        self.operation = -1
+
+    def play(self, operation: Operation) -> None:
+        """One operation: afterwards `violations` and `over` hold what it must emit."""
+        self.operation += 1
+        self.violations, self.over = [], []
+        everything = (Star(),) * len(self.script.inputs[0].types)
+        if isinstance(operation, Push):
+            self._batch({i: list(rows) for i, rows in operation.rows.items()}, {})
+        elif isinstance(operation, Punctuate):
+            says = [] if operation.form == "partial" else singles(operation.patterns)
+            self._batch({}, {operation.input: says})
+        elif isinstance(operation, Advance):
+            self._batch({}, {}, {operation.input: operation.t})
+        elif isinstance(operation, End):
+            self._batch({}, {operation.input: [Promise(None, everything)]})
+        elif isinstance(operation, Finish):
+            self._batch({}, {i: [Promise(None, everything)] for i in range(len(self.sides))})
+        else:
+            assert isinstance(operation, Restart)
+
+    # One batch
+
+    def _batch(
+        self,
+        rows: dict[int, list[Row]],
+        promises: dict[int, list[Promise]],
+        progress: dict[int, int] | None = None,
+    ) -> None:
+        queues, implied = {}, {}
+        for i in sorted({*rows, *promises}):
+            arrived, says = self._data(i, rows.get(i, []))
+            behind, implied[i] = follow(self.sides[i], arrived)
+            taking = self._admit(i, arrived, says, behind)
+            counted = self._pledge(i, says + promises.get(i, []))
+            if taking or counted:
+                queues[i] = queue(self.sides[i].declared, taking, counted)
+        previous = -1
+        while queues:
+            i = min((i for i in queues if i > previous), default=min(queues))
+            batch, says, queues[i] = take(queues[i], self.script.settings.quota)
+            if not queues[i][0] and not queues[i][1]:
+                del queues[i]
+            self._join(i, batch)
+            self._close(i, says)
+            previous = i
+        for i in sorted(implied):
+            self._close(i, implied[i])
+        self._advance(rows, progress or {})
+
+    def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Promise]]:
+        """Data rows with keys and where they stand, and the promises among the rows."""
+        side, arrived, says = self.sides[i], [], []
+        for number, row in enumerate(rows):
+            at = (row.partition, row.offset) if side.declared.sequence else (0, number)
+            known = at if side.declared.ordered_rows else None
+            if side.declared.punctuation == "marked" and row.flag:
+                patterns = tuple(Star() if value is None else Eq(value) for value in row.key)
+                says.append(Promise(None if None in row.key else key_of(row), patterns, known))
+                continue
+            side.counts["rows"] += 1
+            if None in row.key:
+                side.counts["null_keys"] += 1
+                continue
+            arrived.append(Stand(row, known))
+            if side.declared.punctuation == "closing" and row.flag:
+                says.append(Promise(key_of(row), (), known))
+        return arrived, says
+
+    def _admit(self, i: int, arrived: list[Stand], says: list[Promise], behind: set[int]) -> list[Stand]:
+        """The rows that take part; kept violations last, where no sequence says otherwise."""
+        side = self.sides[i]
+        declared, windowed = side.declared, self.script.windowed
+        reason: dict[int, str] = {}
+
+        def kept(why: str | None) -> bool:
+            return why is None or (declared.on_violation == "keep" and not (why == "null_time" and windowed))
+
+        for row, at, _ in arrived:
+            key = key_of(row)
+            own = declared.partitions == 1 and (
+                row.id in behind or any(promise.before(at) and promise.covers(key) for promise in says)
+            )
+            if declared.time is not None and row.t is None:
+                reason[row.id] = "null_time"
+            elif windowed and row.t is not None and row.t < self.reached[i]:
+                reason[row.id] = "late"
+            elif declared.unique and key in side.seen:
+                reason[row.id] = "duplicate_key"
+            elif side.promised(key) or own:
+                reason[row.id] = "after_promise"
+        if declared.unique:
+            first: dict[Key, Any] = {}
+            ranked = [(at or _order(row), row) for row, at, _ in arrived if kept(reason.get(row.id))]
+            for _, row in sorted(ranked, key=lambda each: each[0]):
+                if first.setdefault(key_of(row), row) is not row:
+                    reason.setdefault(row.id, "duplicate_key")
+        taking = []
+        for row, at, _ in arrived:
+            why = reason.get(row.id)
+            if why is not None:
+                self.violations.append((i, why, kept(why), row.id))
+                side.counts[why] += 1
+                side.counts["refused"] += not kept(why)
+            if kept(why):
+                taking.append(Stand(row, at, why is not None))
+        return sorted(taking, key=lambda each: each.violates)
+
+    def _pledge(self, i: int, says: list[Promise]) -> list[Promise]:
+        """The promises that count: with several partitions, those that each of them has made."""
+        side = self.sides[i]
+        if side.declared.partitions == 1:
+            return says
+        counted = []
+        for promise in says:
+            if promise.key is None or promise.at is None:
+                counted.append(Promise(promise.key, promise.patterns))
+                continue
+            side.pledges.add((promise.key, promise.at[0]))
+        made = Counter(key for key, _ in side.pledges)
+        for key, number in made.items():
+            if number >= side.declared.partitions:
+                counted.append(Promise(key, ()))
+                side.pledges = {pledge for pledge in side.pledges if pledge[0] != key}
+        return counted
+
+    def _join(self, i: int, rows: list[Stand]) -> None:
+        """Rows take part; those that may still find partners are kept."""
+        side, kept = self.sides[i], []
+        for row, _, violates in rows:
+            key = key_of(row)
+            took = Took(i, row, key, self.epoch[key], self.operation, violates)
+            self.took.append(took)
+            others = [other for other in self.sides if other is not side]
+            over = any(other.closed(key) and key not in other.live for other in others)
+            if side.declared.on_violation == "keep":
+                over = over or (side.closed(key) and key not in side.live)
+            if not over and not self._useless(took):
+                kept.append(took)
+        for took in kept:
+            side.live.setdefault(took.key, []).append(took)
+        side.counts["stored"] += len(kept)
+        side.counts["dropped"] += len(rows) - len(kept)
+        if side.declared.unique:
+            side.seen |= {key_of(row) for row, _, _ in rows}
+            self._settle({key_of(row) for row, _, _ in rows})
+
+    def _useless(self, took: Took) -> bool:
+        window, t = self.sides[took.input].declared.window, took.row.t
+        return all(
+            other.closed(took.key) or (window is not None and t is not None and self.reached[m] > t + window)
+            for m, other in enumerate(self.sides)
+            if m != took.input
+        )
+
+    # Promises and time
+
+    def _close(self, i: int, says: list[Promise]) -> None:
+        side, named = self.sides[i], set()
+        known = self._known()
+        for promise in says:
+            if promise.key is None:
+                side.wide.append(promise.patterns)
+                side.single = {key for key in side.single if not covers(promise.patterns, key)}
+        for promise in says:
+            if promise.key is not None:
+                named.add(promise.key)
+                if not side.closed(promise.key):
+                    side.single.add(promise.key)
+        if says:
+            self._settle(known | named)
+
+    def _known(self) -> set[Key]:
+        """Keys of which something is remembered."""
+        known = set(self.announced)
+        for side in self.sides:
+            known |= side.single | side.seen | set(side.live)
+        return known
+
+    def _settle(self, keys: set[Key]) -> None:
+        """Drop what is useless of these keys, announce what is finished, forget what is closed."""
+        for key in keys:
+            for side in self.sides:
+                if left := [took for took in side.live.pop(key, []) if not self._useless(took)]:
+                    side.live[key] = left
+            closed = [side.closed(key) for side in self.sides]
+            done = [shut and key not in side.live for shut, side in zip(closed, self.sides, strict=True)]
+            if not all(closed) and not any(done):
+                continue
+            for side in self.sides:
+                side.live.pop(key, None)
+            if self.script.settings.propagate and key not in self.announced:
+                self.over.append((key, self.epoch[key]))
+                self.announced.add(key)
+            if all(closed):
+                self.announced.discard(key)
+                self.epoch[key] += 1
+                for side in self.sides:
+                    side.single.discard(key)
+                    side.seen.discard(key)
+
+    def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
+        """Event time moves after the whole batch."""
+        for i, side in enumerate(self.sides):
+            marked = side.declared.punctuation == "marked"
+            times = [row.t for row in rows.get(i, []) if row.t is not None and not (marked and row.flag)]
+            if times and side.declared.time is not None:
+                side.own = max(side.own, max(times) - (side.declared.lateness or 0))
+            side.own = max(side.own, progress.get(i, NEVER))
+        reached = [side.own for side in self.sides]
+        for _ in self.sides:
+            for i, side in enumerate(self.sides):
+                others = [reached[m] for m, other in enumerate(self.sides) if m != i and not other.ended]
+                if side.declared.idle is not None and others and min(others) > NEVER:
+                    reached[i] = max(reached[i], min(others) - side.declared.idle)
+        self.reached = list(map(max, self.reached, reached))  # time never runs backwards
+        self._settle(self._known())
+
+    # The answer
+
+    def results(self, *, violators: bool = False) -> Counter[tuple[int, tuple[int, ...]]]:
+        """The batch join of the rows that took part: the operation it belongs to, and the ids.
+
+        With `violators`, of all rows that took part, whatever their epoch.
+        """
+        by_key: dict[Any, list[list[Took]]] = {}
+        for took in self.took:
+            if violators or not took.violates:
+                group = took.key if violators else (took.key, took.epoch)
+                by_key.setdefault(group, [[] for _ in self.sides])[took.input].append(took)
+        found: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        for sides in by_key.values():
+            for parts in itertools.product(*sides):
+                if inside_windows(self.script.inputs, [took.row for took in parts]):
+                    found[max(t.operation for t in parts), tuple(t.row.id for t in parts)] += 1
+        return found
+
+
+def inside_windows(inputs: Sequence[Input], rows: Sequence[Row]) -> bool:
+    """Whether each component is in its window when the latest one comes."""
+    if all(one.window is None for one in inputs):
+        return True
+    latest = max(row.t or 0 for row in rows)
+    return all(
+        one.window is None or latest - (row.t or 0) <= one.window
+        for one, row in zip(inputs, rows, strict=True)
+    )
+
+
+def batch_join(inputs: Sequence[Input], rows: Sequence[Sequence[Row]]) -> Counter[tuple[int, ...]]:
+    """Ids of all combinations of rows, one of each input, with one key and inside all windows."""
+    return Counter(
+        tuple(row.id for row in parts)
+        for parts in itertools.product(*rows)
+        if None not in parts[0].key
+        and len({key_of(row) for row in parts}) == 1
+        and inside_windows(inputs, parts)
+    )
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Of two rows of a unique key the earlier stays, then the smaller."""
+    return (rank(row.t), rank(row.x), row.id)

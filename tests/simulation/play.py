@@ -1,0 +1,295 @@
+"""A script carried out by the library: declarations become streams, rows become Arrow tables.
+
+`Player` does one operation at a time and hands back what the library gave, in the order in which
+the operator emitted it: results and announcements are told apart only there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import streamjoin as sj
+from streamjoin.keys import hash_keys
+from streamjoin.local import LocalRun
+from streamjoin.metadata import Stream
+from streamjoin.operators.snapshot import _facts
+from streamjoin.operators.stream_join import Finished, Output, Results
+from streamjoin.plan.planner import Plan
+from streamjoin.punctuation import Empty, Enumeration
+from streamjoin.punctuation import pattern as as_pattern
+from streamjoin.state.side import MergePolicy
+from tests.simulation.script import (
+    Advance,
+    Between,
+    End,
+    Eq,
+    Finish,
+    In,
+    Input,
+    Nothing,
+    Operation,
+    Pattern,
+    Punctuate,
+    Push,
+    Restart,
+    Row,
+    Script,
+    Settings,
+    instant,
+    rank,
+    unit_of,
+)
+
+TYPES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint32": pa.uint32(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "seconds": pa.timestamp("s"),
+    "millis": pa.timestamp("ms"),
+    "micros": pa.timestamp("us"),
+    "nanos": pa.timestamp("ns"),
+    "utc": pa.timestamp("us", "UTC"),
+    "berlin": pa.timestamp("ms", "Europe/Berlin"),
+    "decimal2": pa.decimal128(10, 2),
+    "decimal4": pa.decimal128(12, 4),
+}
+NAMES = ("left", "right", "third", "fourth")
+
+
+def key_names(number: int, width: int) -> list[str]:
+    """Key columns have other names on every second input: they are matched by position."""
+    return [f"{'kj'[number % 2]}{i}" for i in range(width)]
+
+
+def _stream(number: int, declared: Input, settings: Settings) -> Stream:
+    keys = key_names(number, len(declared.types))
+    columns = [("x", TYPES[declared.x]), *zip(keys, map(TYPES.get, declared.types), strict=True)]
+    if declared.time is not None:
+        columns.append(("t", TYPES[declared.time]))
+    columns.append(("id", pa.int64()))
+    if declared.punctuation is not None:
+        columns.append(("flag", pa.bool_()))
+    sequence = ["part", "off"][2 - declared.sequence :]
+    columns += [(name, pa.int64()) for name in sequence]
+
+    def duration(units: int | None) -> Any:
+        return None if units is None else units * unit_of(settings)
+
+    arrival = None
+    if declared.clustered is not None:
+        arrival = sj.clustered(slack=declared.clustered)
+    elif declared.ordered is not None:
+        arrival = sj.ordered(descending=declared.descending, slack=declared.ordered)
+    source: Any = None
+    if declared.punctuation == "marked":
+        source = sj.marked("flag", null_is_wildcard=declared.wildcard, partitions=declared.partitions)
+    elif declared.punctuation == "closing":
+        source = sj.closing("flag")
+    return sj.stream(
+        pa.schema(columns),
+        name=NAMES[number],
+        key=keys,
+        time=None if declared.time is None else "t",
+        window=duration(declared.window),
+        lateness=duration(declared.lateness),
+        idle=duration(declared.idle),
+        unique=declared.unique,
+        arrival=arrival,
+        sequence=sequence or None,
+        punctuation=source,
+        on_violation=declared.on_violation,  # type: ignore[arg-type]
+    )
+
+
+def plan(script: Script) -> Plan:
+    """The planned join, with the script's settings put in."""
+    settings = script.settings
+    streams = [_stream(i, declared, settings) for i, declared in enumerate(script.inputs)]
+    planned = sj.join(*streams, driver=sj.RoundRobin(settings.quota), propagate=settings.propagate).plan
+    merging = MergePolicy(
+        settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
+    )
+    spec = dataclasses.replace(planned.spec, merging=merging, frame_rows=settings.frame_rows)
+    return dataclasses.replace(planned, spec=spec)
+
+
+def table(stream: Stream, rows: Iterable[Row], settings: Settings) -> pa.Table:
+    """Rows as a user would push them."""
+    rows = list(rows)
+    columns: dict[str, list[Any]] = {
+        "x": [row.x for row in rows],
+        "t": [None if row.t is None else instant(settings, row.t) for row in rows],
+        "id": [row.id for row in rows],
+        "flag": [row.flag for row in rows],
+        "part": [row.partition for row in rows],
+        "off": [row.offset for row in rows],
+    }
+    for i, name in enumerate(stream.key):
+        columns[name] = [row.key[i] for row in rows]
+    arrays = [pa.array(columns[field.name], field.type) for field in stream.schema]
+    return pa.table(arrays, schema=stream.schema)
+
+
+def weak_hash(keys: Any) -> Any:
+    """A hash with four values, so that keys collide all the time."""
+    return hash_keys(keys) & 3
+
+
+@cache
+def hash_function(weak: bool) -> Callable[[Any], Any]:
+    return weak_hash if weak else hash_keys
+
+
+class _Watched(LocalRun):
+    """A run that remembers the order of what its operator emitted in the last call."""
+
+    emitted: list[Output]
+
+    def _sorted_out(self, outputs: Iterable[Output]) -> list[pa.RecordBatch]:
+        self.emitted = list(outputs)
+        return super()._sorted_out(self.emitted)
+
+
+@dataclass
+class Emitted:
+    """What one operation gave. Events are ("row", key, ids, xs) or ("over", key), as emitted."""
+
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    violations: list[tuple[int, str, bool, int]] = field(default_factory=list)
+    restored_as_it_was: bool = True
+
+
+class Player:
+    """The library at work on one script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script, self.settings = script, script.settings
+        self.plan = plan(script)
+        self.keys = len(script.inputs[0].types)
+        names = self.plan.spec.output.names
+        self.ids = [names.index(f"{NAMES[i]}_id") for i in range(len(script.inputs))]
+        self.xs = [names.index(f"{NAMES[i]}_x") for i in range(len(script.inputs))]
+        self.run = self._start(None)
+
+    def _start(self, snapshot: bytes | None) -> _Watched:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sj.UnboundedState)
+            return _Watched(
+                self.plan, snapshot=snapshot, hash_function=hash_function(self.settings.weak_hash)
+            )
+
+    def do(self, operation: Operation) -> Emitted:
+        """Carry out one operation."""
+        run = self.run
+        run.emitted = []
+        emitted = Emitted()
+        if isinstance(operation, Push):
+            tables = {
+                NAMES[i]: table(self.plan.streams[i], rows, self.settings)
+                for i, rows in operation.rows.items()
+            }
+            if len(tables) == 1:
+                run.push(*tables.popitem())
+            else:
+                run.step(tables)
+        elif isinstance(operation, Punctuate):
+            self._punctuate(operation)
+        elif isinstance(operation, Advance):
+            run.advance(NAMES[operation.input], instant(self.settings, operation.t))
+        elif isinstance(operation, End):
+            run.end(NAMES[operation.input])
+        elif isinstance(operation, Finish):
+            run.finish()
+        else:
+            assert isinstance(operation, Restart)
+            snapshot = run.snapshot()
+            self.run = self._start(snapshot)
+            emitted.restored_as_it_was = _known(self.run) == _known(run)
+        self._collect(run, emitted)
+        return emitted
+
+    def _punctuate(self, operation: Punctuate) -> None:
+        stream = self.plan.streams[operation.input]
+        patterns = dict(zip(stream.key, map(library_pattern, operation.patterns), strict=True))
+        if operation.form == "key":
+            self.run.punctuate(stream.name, **patterns)
+            return
+        whole = dict.fromkeys(stream.schema.names, as_pattern(sj.ANY))
+        whole |= {name: as_pattern(given) for name, given in patterns.items()}
+        if operation.form == "partial":
+            whole["id"] = as_pattern(1)
+        self.run.punctuate(stream.name, sj.Punctuation(tuple(whole.values())))
+
+    def _collect(self, run: _Watched, emitted: Emitted) -> None:
+        for output in run.emitted:
+            if isinstance(output, Results):
+                columns = [column.to_pylist() for column in output.rows.columns]
+                for row in zip(*columns, strict=True):
+                    ids, xs = tuple(row[i] for i in self.ids), tuple(row[i] for i in self.xs)
+                    emitted.events.append(("row", normal(row[: self.keys]), ids, xs))
+            elif isinstance(output, Finished):
+                for key in zip(*(column.to_pylist() for column in output.keys.keys), strict=True):
+                    emitted.events.append(("over", normal(key)))
+        run.punctuations()
+        for violation in run.violations():
+            number = NAMES.index(violation["stream"])
+            row = violation["row"]
+            emitted.violations.append((number, violation["reason"], violation["kept"], row["id"]))
+
+    def live_ids(self, number: int) -> list[int]:
+        """The ids of the rows an input holds, ascending."""
+        payload = self.plan.streams[number].payload.index("id")
+        parts = [
+            run.batch.payload[payload].to_numpy()[run.live_mask()] for run in self.run.join.sides[number].runs
+        ]
+        return sorted(np.concatenate(parts).tolist()) if parts else []
+
+    def remembered(self, number: int) -> tuple[int, int, int]:
+        """How many single keys an input has promised, has seen, and has pledged."""
+        join = self.run.join
+        promises = join.promises[number]
+        return len(promises.constants), len(promises.seen), len(join.pledges[number])
+
+
+def _known(run: LocalRun) -> list[Any]:
+    """What a restored run must know again, beside its rows (which are checked after every operation)."""
+    trackers = [intake.tracker for intake in run._intakes if intake.tracker is not None]
+    followed = [repr(batch.to_pylist()) for tracker in trackers for batch in tracker.state()]
+    summary = run.state()
+    return [_facts(run.join), followed, summary.rows, summary.promises, summary.waiting]
+
+
+def normal(key: Iterable[Any]) -> tuple[Any, ...]:
+    """A key as the model has it."""
+    return tuple(map(rank, key))
+
+
+def library_pattern(pattern: Pattern) -> Any:
+    """What a user gives for a pattern: a value, a list, between, ANY."""
+    if isinstance(pattern, Eq):
+        return pattern.value
+    if isinstance(pattern, In):
+        return Enumeration(pattern.values)
+    if isinstance(pattern, Between):
+        closed = {"low_closed": pattern.low_closed, "high_closed": pattern.high_closed}
+        return sj.between(pattern.low, pattern.high, **closed)
+    return Empty() if isinstance(pattern, Nothing) else sj.ANY

@@ -1,0 +1,194 @@
+"""The next elements of one input: rows that are honest or not, and promises of any form."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.simulation.script import (
+    Advance,
+    Between,
+    End,
+    Eq,
+    In,
+    Input,
+    Nothing,
+    Pattern,
+    Punctuate,
+    Row,
+    Settings,
+    Star,
+    matches,
+    rank,
+)
+
+EXTRAS = {
+    "int64": (0, 1, 2, None),
+    "string": ("p", "q", "", None),
+    "float64": (10.0, 9.5, -1.0, None),
+    "decimal2": (Decimal("10.00"), Decimal("9.50"), None),
+}
+
+
+class Shape(NamedTuple):
+    """Inputs, settings and the values of each key column."""
+
+    inputs: tuple[Input, ...]
+    settings: Settings
+    domain: tuple[tuple[Any, ...], ...]
+
+
+class Habits(NamedTuple):
+    """How an input behaves: the share of rows that keep what was declared, the share of promises
+    that are ranges or wildcards, and how far its times lag behind the clock."""
+
+    honest: float = 1.0
+    wide: float = 0.3
+    lag: int = 0
+
+
+class Source:
+    """The next elements of one input."""
+
+    def __init__(self, rng: Random, number: int, shape: Shape, habits: Habits) -> None:
+        self.rng, self.number, self.habits = rng, number, habits
+        self.declared, self.domain = shape.inputs[number], shape.domain
+        self.promised: list[tuple[Pattern, ...]] = []
+        self.seen: set[Any] = set()
+        self.history: list[tuple[Any, ...]] = []
+        self.greatest: int | None = None
+        self.count = 0
+
+    def rows(self, size: int, clock: int) -> tuple[Row, ...]:
+        """Some rows, in an order that the input's sequence need not follow."""
+        made = [row for _ in range(size) if (row := self.row(clock)) is not None]
+        if self.declared.sequence and self.habits.honest < 1 and self.rng.random() < 0.2:
+            self.rng.shuffle(made)
+        return tuple(made)
+
+    def row(self, clock: int) -> Row | None:
+        """One row, or none where every key is over."""
+        rng, declared = self.rng, self.declared
+        honest = rng.random() < self.habits.honest
+        if declared.punctuation == "marked" and rng.random() < 0.15 * declared.partitions:
+            return self._marked(clock)
+        key = self._key(honest=honest)
+        if key is None:
+            return None
+        t = self._time(clock, honest=honest)
+        flag = declared.punctuation == "closing" and rng.random() < 0.25
+        if None not in key:
+            self._remember(key)
+            if flag:
+                self.promise(tuple(map(Eq, key)))
+        return self._row(key, t, flag=flag)
+
+    def _row(self, key: tuple[Any, ...], t: int | None, *, flag: bool) -> Row:
+        self.count += 1
+        x = self.rng.choice(EXTRAS[self.declared.x])
+        partition = self.rng.randrange(2) if self.declared.sequence == 2 else 0
+        return Row(key, t, self.number * 1000 + self.count, x, flag, self.count, partition)
+
+    def _marked(self, clock: int) -> Row:
+        if self.declared.wildcard and self.rng.random() < 0.3:
+            key = tuple(self.rng.choice((None, *values)) for values in self.domain)
+        else:
+            key = self._any_key()
+        # with two partitions, one's word may not be all
+        self.promise(tuple(Star() if value is None else Eq(value) for value in key))
+        return self._row(key, self.rng.choice((None, clock, clock + 50)), flag=True)
+
+    def _any_key(self) -> tuple[Any, ...]:
+        return tuple(map(self.rng.choice, self.domain))
+
+    def _key(self, *, honest: bool) -> tuple[Any, ...] | None:
+        if self.rng.random() < 0.04:
+            key = list(self._any_key())
+            key[self.rng.randrange(len(key))] = None
+            return tuple(key)
+        if not honest:
+            return self._any_key()
+        if self.declared.clustered is not None and self.history and self.rng.random() < 0.6:
+            tries = [self.history[-1]]
+        else:
+            tries = [self._any_key() for _ in range(6)]
+        if self.declared.ordered is not None:
+            tries.sort(key=lambda key: rank(key[0]), reverse=self.declared.descending)
+        return next((key for key in tries if self._allowed(key)), None)
+
+    def _allowed(self, key: tuple[Any, ...]) -> bool:
+        """Whether a row of this key keeps all promises of this input."""
+        value = tuple(map(rank, key))
+        if any(all(map(matches, patterns, value)) for patterns in self.promised):
+            return False
+        if self.declared.unique and value in self.seen:
+            return False
+        past = [tuple(map(rank, each)) for each in self.history]
+        if self.declared.clustered is not None and value in past:
+            return past[::-1].index(value) <= self.declared.clustered
+        if self.declared.ordered is not None:
+            settled = [each[0] for each in past[: max(len(past) - self.declared.ordered, 0)]]
+            down = self.declared.descending
+            return not any((value[0] > each) if down else (value[0] < each) for each in settled)
+        return True
+
+    def _remember(self, key: tuple[Any, ...]) -> None:
+        self.seen.add(tuple(map(rank, key)))
+        self.history.append(key)
+
+    def _time(self, clock: int, *, honest: bool) -> int | None:
+        if self.declared.time is None:
+            return None
+        if not honest and self.rng.random() < 0.2:
+            return None
+        lateness = self.declared.lateness or 0
+        t = clock - self.habits.lag + self.rng.randint(-lateness - (0 if honest else 4), 2)
+        if honest and self.greatest is not None:
+            t = max(t, self.greatest - lateness)
+        self.greatest = t if self.greatest is None else max(self.greatest, t)
+        return t
+
+    def promise(self, patterns: tuple[Pattern, ...]) -> None:
+        """From now on this input keeps quiet about what matches."""
+        self.promised.append(patterns)
+
+    def forget(self, value: tuple[Any, ...]) -> None:
+        """A key, as ranks, that is closed on every input: what comes now is a new one."""
+        self.seen.discard(value)
+        self.promised = [
+            patterns
+            for patterns in self.promised
+            if not all(isinstance(p, Eq) and matches(p, v) for p, v in zip(patterns, value, strict=True))
+        ]
+
+    def end(self) -> End:
+        """No more rows."""
+        self.promise((Star(),) * len(self.domain))
+        return End(self.number)
+
+    def punctuate(self) -> Punctuate:
+        """A punctuation of its own, of any form."""
+        patterns = tuple(self._pattern(values) for values in self.domain)
+        form = self.rng.choice(("key", "key", "key", "whole", "partial"))
+        if form != "partial":
+            self.promise(patterns)
+        return Punctuate(self.number, patterns, form)
+
+    def _pattern(self, values: tuple[Any, ...]) -> Pattern:
+        rng = self.rng
+        if rng.random() > self.habits.wide:
+            some = tuple(rng.sample(values, rng.randint(0, min(3, len(values)))))
+            return rng.choice((Eq(rng.choice(values)), Eq(rng.choice(values)), In(some)))
+        if rng.random() < (0.3 if len(self.domain) > 1 else 0.03):
+            return rng.choice((Star(), Star(), Nothing()))
+        near = sorted(values, key=rank)
+        first = rng.randrange(len(near))
+        last = min(first + rng.choice((0, 1, 1, 2)), len(near) - 1)
+        low, high = (None if rng.random() < 0.07 else near[at] for at in (first, last))
+        return Between(low, high, rng.random() < 0.7, rng.random() < 0.7)
+
+    def advance(self, t: int) -> Advance:
+        """A promise that nothing before t will come."""
+        self.greatest = max(self.greatest or t, t + (self.declared.lateness or 0))
+        return Advance(self.number, t)

@@ -1,0 +1,57 @@
+"""One attempt of a query that somebody will kill: `python -m tests.spark.restart_child FOLDER`.
+
+Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file of its own, so that
+a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
+"done" when all files are read.
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+import streamjoin as sj
+
+
+def main(folder: Path) -> None:
+    spark = sj.session(cores=2, memory="1g")
+
+    def stream(side: str, schema: str) -> DataFrame:
+        return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
+
+    joined = sj.join(
+        sj.stream(stream("one", "k long, a string"), name="one", key="k", unique=True),
+        sj.stream(
+            stream("many", "k long, b long, is_end boolean"),
+            name="many",
+            key="k",
+            punctuation=sj.marked("is_end"),
+        ),
+        buckets=3,
+    )
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+
+    def write(kind: str):
+        def sink(frame: DataFrame, batch_id: int) -> None:
+            print(f"batch {batch_id}", flush=True)
+            table = frame.toArrow()
+            part = out / f".{kind}-{batch_id}.tmp"
+            pq.write_table(table, part)
+            part.rename(out / f"{kind}-{batch_id:05}.parquet")
+
+        return sink
+
+    query = joined.write(
+        rows=write("rows"),
+        punctuations=write("punctuations"),
+        checkpoint=str(folder / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,148 @@
+"""Kill the driver's JVM, the driver or a Python worker at random moments; nothing may be lost or doubled."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark.streams import write_batches
+
+pytestmark = pytest.mark.spark
+
+BATCHES = 8
+KEYS = 60
+
+
+def make_input(folder: Path, seed: int) -> Counter[tuple[object, ...]]:
+    """Two streams that close their keys, and the bag of their batch join."""
+    rng = np.random.default_rng(seed)
+    ones, manys, expected = [], [], Counter()
+    names = {}
+    for i in range(BATCHES):
+        keys = np.arange(i * KEYS, (i + 1) * KEYS)
+        names |= {int(key): f"name-{key}" for key in keys}
+        ones.append(pa.table({"k": keys, "a": [names[int(key)] for key in keys]}))
+        low = max(0, (i - 2) * KEYS)
+        k = rng.integers(low, (i + 1) * KEYS, 400)
+        b = rng.integers(0, 1000, 400)
+        expected.update((int(key), names[int(key)], int(value)) for key, value in zip(k, b, strict=True))
+        ended = np.arange(max(0, (i - 2) * KEYS), max(0, (i - 1) * KEYS))
+        rows = pa.table({"k": k, "b": b, "is_end": np.zeros(len(k), bool)})
+        ends = pa.table(
+            {"k": ended, "b": pa.nulls(len(ended), pa.int64()), "is_end": np.ones(len(ended), bool)}
+        )
+        manys.append(pa.concat_tables([rows, ends]))
+    write_batches(folder / "one", ones)
+    write_batches(folder / "many", manys)
+    return expected
+
+
+@dataclass
+class Attempt:
+    """One child process, its JVM and its workers."""
+
+    process: subprocess.Popen
+
+    @classmethod
+    def start(cls, folder: Path) -> "Attempt":
+        command = [sys.executable, "-m", "tests.spark.restart_child", str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return cls(process)
+
+    def wait_for_batch(self) -> str | None:
+        """The next line the child prints, None when it ends."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        return line or None
+
+    def victims(self, kind: str) -> list[int]:
+        here = psutil.Process(self.process.pid)
+        below = here.children(recursive=True)
+        if kind == "driver":
+            return [here.pid]
+        if kind == "jvm":
+            return [process.pid for process in below if process.name() == "java"]
+        daemons = [process for process in below if "pyspark.daemon" in " ".join(process.cmdline())]
+        return [process.pid for process in daemons if process.ppid() in {daemon.pid for daemon in daemons}]
+
+    def end(self) -> None:
+        tree = [self.process.pid]
+        if psutil.pid_exists(self.process.pid):
+            tree += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+        for pid in tree:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
+    """Kill `kills` attempts, each at a seeded moment after its first batch began; then let one finish."""
+    moments = random.Random(seed)
+    log = []
+    for number in range(kills):
+        attempt = Attempt.start(folder)
+        kind = moments.choice(["jvm", "jvm", "worker", "driver"])
+        delay = moments.uniform(0, 1.5)
+        line = attempt.wait_for_batch()
+        assert line is not None, f"attempt {number} ended before its first batch (seed {seed})"
+        if line != "done":
+            time.sleep(delay)
+        for pid in attempt.victims(kind) if attempt.process.poll() is None else []:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if kind == "worker":
+            attempt.process.stdout.read(1) if attempt.process.stdout else None
+            time.sleep(0.5)
+        log.append(f"{kind} {delay:.2f} s after {line!r}")
+        attempt.end()
+    last = Attempt.start(folder)
+    lines = []
+    while (line := last.wait_for_batch()) is not None:
+        lines.append(line)
+    assert lines[-1:] == ["done"], f"the last attempt failed (seed {seed}, {log})"
+    last.end()
+    return log
+
+
+def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
+    bag: Counter[tuple[object, ...]] = Counter()
+    for path in sorted((folder / "out").glob(f"{kind}-*.parquet")):
+        table = pq.read_table(path)
+        bag.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return bag
+
+
+def check(folder: Path, kills: int, seed: int) -> None:
+    expected = make_input(folder, seed)
+    log = kill_until_done(folder, kills, seed)
+    assert content(folder, "rows") == expected, f"seed {seed}: {log}"
+    announced = Counter(row[0] for row in content(folder, "punctuations").elements())
+    ended = set(range((BATCHES - 2) * KEYS))
+    assert announced == Counter(ended), f"seed {seed}: {log}"
+
+
+def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    check(tmp_path, kills=5, seed=2026)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_five_more_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    check(tmp_path, kills=5, seed=seed)
