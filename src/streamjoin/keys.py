@@ -20,6 +20,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
+_NULL_HASH = np.uint64(0x6A09E667F3BCC909)
 
 
 def canonical(array: Any) -> Any:
@@ -33,7 +34,20 @@ def canonical(array: Any) -> Any:
         children = [canonical(child) for child in array.flatten()]
         mask = pa.array(~valid([array]))
         return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
+    if pa.types.is_nested(array.type):
+        return pa.array([_one_zero(value) for value in array.to_pylist()], array.type)
     return array
+
+
+def _one_zero(value: Any) -> Any:
+    """A nested value with -0.0 as 0.0 everywhere."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, list | tuple):
+        return type(value)(_one_zero(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _one_zero(part) for name, part in value.items()}
+    return value
 
 
 def valid(keys: Sequence[Any]) -> Mask:
@@ -63,6 +77,11 @@ def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _hash_column(array: Any) -> npt.NDArray[np.uint64]:
+    if array.null_count:  # a value's hash must not depend on what stands beside it
+        present = valid([array])
+        hashes = np.full(len(array), _NULL_HASH, np.uint64)
+        hashes[present] = _hash_column(array.drop_null())
+        return hashes
     plain = fixed_width_ints(array)
     if plain is not None:
         return plain.view(np.uint64)
@@ -75,8 +94,6 @@ def _hash_column(array: Any) -> npt.NDArray[np.uint64]:
         objects = array.to_numpy(zero_copy_only=False)
     else:
         objects = np.array([repr(value) for value in array.to_pylist()], dtype=object)
-    if array.null_count:
-        objects = np.where(valid([array]), objects, "\0null")
     return np.asarray(pd.util.hash_array(objects, categorize=False), np.uint64)
 
 
@@ -106,24 +123,26 @@ def fixed_width_ints(array: Any) -> Ints | None:
 
 def equal(left: Any, right: Any) -> Mask:
     """Elementwise equality of two arrays of one type; nulls (inside structs) equal each other."""
-    ours, theirs = fixed_width_ints(left), fixed_width_ints(right)
-    if ours is not None and theirs is not None:
+    if left.null_count or right.null_count:
+        ours, theirs = valid([left]), valid([right])
         same: Mask = ours == theirs
+        both = np.flatnonzero(ours & theirs)
+        same[both] = equal(left.take(pa.array(both)), right.take(pa.array(both)))
         return same
-    dtype = left.type
-    if pa.types.is_struct(dtype):
-        result: Mask = valid([left]) == valid([right])
+    our_ints, their_ints = fixed_width_ints(left), fixed_width_ints(right)
+    if our_ints is not None and their_ints is not None:
+        same = our_ints == their_ints
+        return np.asarray(same)
+    if pa.types.is_struct(left.type):
+        same = np.ones(len(left), np.bool_)
         for a, b in zip(left.flatten(), right.flatten(), strict=True):
-            result &= equal(a, b)
-        return result
-    if pa.types.is_nested(dtype) or pa.types.is_null(dtype):
-        return np.array([a == b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)], np.bool_)
-    values = pc.equal(left, right)
-    if values.null_count:
-        both_null = pc.and_(left.is_null(), right.is_null())
-        values = pc.if_else(values.is_null(), both_null, values)
-    answer: Mask = values.to_numpy(zero_copy_only=False)
-    return answer
+            same &= equal(a, b)
+        return same
+    if pa.types.is_nested(left.type) or pa.types.is_null(left.type):  # repr: there NaN equals NaN
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.array([repr(a) == repr(b) for a, b in pairs], np.bool_)
+    values: Mask = pc.equal(left, right).to_numpy(zero_copy_only=False)
+    return values
 
 
 def equal_at(left: Sequence[Any], rows: Ints, right: Sequence[Any], others: Ints) -> Mask:

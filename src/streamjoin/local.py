@@ -18,13 +18,14 @@ from streamjoin.batch import Batch
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import hash_keys
 from streamjoin.operators.admission import Violation
+from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
-from streamjoin.punctuation import ANY, Constant, Punctuation, check, pattern, simplify
+from streamjoin.punctuation import ANY, Punctuation, check, pattern, simplify
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 
 _RUN = b"SJLR"
@@ -72,10 +73,16 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
-        arrivals = {}
-        for stream, table in rows.items():
-            i = self._number(stream)
-            arrivals[i] = self._intakes[i].arrivals(table)
+        followed = [intake.followed() for intake in self._intakes]
+        try:
+            arrivals = {
+                (i := self._number(stream)): self._intakes[i].arrivals(table)
+                for stream, table in rows.items()
+            }
+        except Exception:  # a batch that is refused leaves no trace
+            for intake, before in zip(self._intakes, followed, strict=True):
+                intake.follow_from(*before)
+            raise
         return self._process(arrivals)
 
     def punctuate(self, stream: str, punctuation: Punctuation | None = None, /, **patterns: Any) -> pa.Table:
@@ -132,13 +139,9 @@ class LocalRun:
 
     def punctuations(self) -> list[Punctuation]:
         """Punctuations on the key columns emitted since last asked, in the order of emission."""
-        rows = [
-            row
-            for keys in self._finished
-            for row in zip(*(key.to_pylist() for key in keys.keys), strict=True)
-        ]
+        found = [one for keys in self._finished for one in punctuations_of(keys.keys)]
         self._finished = []
-        return [Punctuation(tuple(Constant(value) for value in row)) for row in rows]
+        return found
 
     def violations(self) -> list[dict[str, Any]]:
         """Rows that broke what was declared, since last asked: stream, reason, kept, and the row."""
@@ -174,25 +177,33 @@ class LocalRun:
 
     def snapshot(self) -> bytes:
         """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
-        followed, parts = [], [to_bytes(self.join)]
-        for i, intake in enumerate(self._intakes):
-            if intake.tracker is not None:
-                for batch in intake.tracker.state():
-                    followed.append([i, intake.arrived])
-                    parts.append(batch_bytes(batch))
-        return encode(_RUN, {"followed": followed}, parts)
+        parts: list[Any] = [to_bytes(self.join)]
+        followed = []
+        for intake in self._intakes:
+            arrived, batches = intake.followed()
+            followed.append([arrived, len(batches)])
+            parts += [batch_bytes(batch) for batch in batches]
+        parts += [batch_bytes(keys.data) for keys in self._finished]
+        parts += [batch_bytes(violation.rows.data) for violation in self._violations]
+        header = {
+            "followed": followed,
+            "finished": len(self._finished),
+            "violations": [[one.input, one.reason, one.kept] for one in self._violations],
+        }
+        return encode(_RUN, header, parts)
 
     def _restore(self, snapshot: bytes) -> None:
         header, (state, *parts) = decode(_RUN, snapshot)
         self.join = from_bytes(self.plan.spec, bytes(state))
-        batches: dict[int, list[pa.RecordBatch]] = {}
-        for (i, arrived), part in zip(header["followed"], parts, strict=True):
-            batches.setdefault(i, []).append(decode_batch(part))
-            self._intakes[i].arrived = arrived
-        for i, found in batches.items():
-            tracker = self._intakes[i].tracker
-            if tracker is not None:
-                tracker.restore(found)
+        batches = iter([decode_batch(part) for part in parts])
+        for intake, (arrived, count) in zip(self._intakes, header["followed"], strict=True):
+            intake.follow_from(arrived, [next(batches) for _ in range(count)])
+        keys_only = self.plan.spec.inputs[0].layout.keys_only
+        self._finished = [Batch(keys_only, next(batches)) for _ in range(header["finished"])]
+        self._violations = [
+            Violation(i, reason, Batch(self.plan.spec.inputs[i].layout, next(batches)), kept)
+            for i, reason, kept in header["violations"]
+        ]
 
     # Inside
 

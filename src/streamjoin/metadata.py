@@ -65,7 +65,7 @@ def _parse_duration(text: str, *, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """Equal keys come together; a key may come back within the next `slack` tuples."""
+    """Equal keys come together; up to `slack` tuples of other keys may lie between two of one key."""
 
     slack: int = 0
 
@@ -75,7 +75,7 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Keys ascend (or descend); a key may come up to `slack` tuples too late."""
+    """Keys ascend (or descend); a smaller key may follow within the next `slack` tuples."""
 
     descending: bool = False
     slack: int = 0
@@ -87,8 +87,8 @@ class Ordered:
 Arrival: TypeAlias = Clustered | Ordered
 
 
-def _check_slack(slack: int) -> None:
-    if slack < 0:
+def _check_slack(slack: Any) -> None:
+    if not isinstance(slack, int) or isinstance(slack, bool) or slack < 0:
         raise InvalidJoin(f"slack is {slack!r}; give a whole number of tuples, 0 or more")
 
 
@@ -183,6 +183,7 @@ class Stream:
         _check_unrepeated(self.name, "key", self.key)
         self._check_columns_exist()
         self._check_time()
+        self._check_kinds()
         self._check_punctuation()
         if self.on_violation not in get_args(OnViolation):
             raise InvalidJoin(
@@ -233,6 +234,18 @@ class Stream:
         if self.idle_us is not None and self.lateness_us is None:
             raise InvalidJoin(
                 f'stream {self.name!r} declares idle without lateness; add lateness="0 seconds"'
+            )
+
+    def _check_kinds(self) -> None:
+        arrival: Any = self.arrival
+        if arrival is not None and not isinstance(arrival, Clustered | Ordered):
+            raise InvalidJoin(
+                f"stream {self.name!r}: arrival is {arrival!r}; give clustered(…) or ordered(…)"
+            )
+        source: Any = self.punctuation
+        if source is not None and not isinstance(source, Marked | Closing | Control):
+            raise InvalidJoin(
+                f"stream {self.name!r}: punctuation is {source!r}; give marked(…), closing(…) or control(…)"
             )
 
     def _check_punctuation(self) -> None:

@@ -285,6 +285,14 @@ def test_with_a_sequence_rows_behind_the_closing_one_are_violations(story):
     assert run.violations() == [("a", "after_promise", 1, 3)]
 
 
+def test_one_row_at_a_time_a_closing_row_still_joins_before_it_closes(story):
+    a = stream("a", "k x last:bool o", punctuation=sj.closing("last"), sequence="o", columns=["x"])
+    run = story(sj.join(a, stream("b", "k y"), driver=sj.RoundRobin(quota=1)))
+    run.push("b", "k y\n1 100\n2 200")
+    assert run.push("a", "k x last o\n1 1 true 1\n2 2 true 2\n2 3 false 3") == [(1, 1, 100), (2, 2, 200)]
+    assert run.violations() == [("a", "after_promise", 2, 3)]
+
+
 def test_without_a_sequence_the_rows_of_its_batch_come_before_it(story):
     run = story(
         sj.join(

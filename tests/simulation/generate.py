@@ -158,7 +158,7 @@ class Streams(NamedTuple):
 def conforming(seed: int, count: int) -> Streams:
     """Streams that keep everything they declare, however they are cut and interleaved."""
     rng = Random(seed)
-    shape = _shape(rng, count=count, keys=(2, 8 // count))
+    shape = _shape(rng, count=count, keys=(2, 10 // count))
     skew = rng.randint(0, 4) if any(one.idle is not None for one in shape.inputs) else None
     inputs = tuple(
         replace(
@@ -173,7 +173,7 @@ def conforming(seed: int, count: int) -> Streams:
     sources = [Source(rng, i, shape, Habits(lag=lag)) for i, lag in enumerate(lags)]
     elements: list[list[Element]] = [[] for _ in sources]
     clock = 0
-    for _ in range(rng.randint(8, 14 * count)):
+    for _ in range(rng.randint(12, 16 * count)):
         clock += rng.choice((0, 0, 0, 0, 1, 1, 2))
         source = rng.choice(sources)
         dice = rng.random()
@@ -198,12 +198,13 @@ def _shape(rng: Random, *, count: int, keys: tuple[int, int] = (2, 8)) -> Shape:
     kinds = [rng.choice(KINDS) for _ in range(rng.choice((1, 1, 1, 2)))]
     if len(kinds) == 1 and len(kinds[0].values) < 3:
         kinds = [*kinds, KINDS[0]]
-    least, most = keys if len(kinds) == 1 else (min(keys[0], 2), min(keys[1], 4) - (count > 2))
+    least, most = keys if len(kinds) == 1 else (2, 4) if count == 2 else (1, 2)
     domain = tuple(tuple(rng.sample(k.values, min(rng.randint(least, most), len(k.values)))) for k in kinds)
     weak = rng.random() < 0.25
     windowed = rng.random() < 0.6
     columns = [_types(rng, kind, count) for kind in kinds]
-    inputs = [_input(rng, tuple(types), windowed=windowed, weak=weak) for types in zip(*columns, strict=True)]
+    inputs = [_input(rng, types, windowed=windowed, weak=weak) for types in zip(*columns, strict=True)]
+    inputs = [one if one.window is None else replace(one, window=rng.randint(1, 3 * count)) for one in inputs]
     if windowed and all(one.window is None for one in inputs):
         inputs[0] = replace(inputs[0], window=rng.randint(1, 6))
     if rng.random() < 0.2:

@@ -148,7 +148,7 @@ def _carry_out(
         if reason in kept:
             taking_part = taking_part | mask
         violations.append(Violation(number, reason, rows.where(mask), kept=reason in kept))
-    # where no sequence says otherwise, a kept violation must not close its key before the rows it stands beside
+    # where no sequence says otherwise, a kept violation must not close its key before the rows beside it
     kept_rows = np.concatenate([np.flatnonzero(free), np.flatnonzero(taking_part & ~free)])
     at = None if arrivals.rows_at is None else arrivals.rows_at.take(kept_rows)
     return Admitted(rows.take(kept_rows), at, violations)

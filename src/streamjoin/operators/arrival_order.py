@@ -2,8 +2,8 @@
 
 Clustered with slack k: after a tuple of key v, v may come back within the next k + 1 tuples; once
 that many have passed without it, v is closed. Ordered with slack k: a tuple may be smaller than
-one that came before it only if at most k tuples lie between; so everything below the greatest of
-all but the last k tuples is closed. Worked number, slack 0: keys 3 3 4 close 3, in both cases.
+one before it only if it comes within the next k tuples; so everything below the greatest of all
+but the last k tuples is closed. Worked number, slack 0: keys 3 3 4 close 3, in both cases.
 
 A tracker sees an input's tuples in their order and carries over what the slack needs: the last
 few keys, or the last few values and the greatest before them. Rows that come back all the same

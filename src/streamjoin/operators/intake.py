@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
-from streamjoin.errors import BadInput
+from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import canonical, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import Tracker, tracker
 from streamjoin.operators.arrivals import Arrivals, Positions
-from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation
+from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, check, simplify
 from streamjoin.state.promises import KeyPatterns
 
 Hash = Callable[[Sequence[Any]], Ints]
@@ -55,6 +55,10 @@ class Intake:
         """One table, in the order in which its rows came."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        if not isinstance(table, pa.Table):
+            raise BadInput(
+                f"stream {self.stream.name!r}: pushed a {type(table).__name__}; push a pyarrow.Table"
+            )
         self._check_columns(table)
         marks = self._marks(table)
         keys = self._keys(table)
@@ -81,6 +85,16 @@ class Intake:
             result = self._with_implied(result, self.tracker)
         return result
 
+    def followed(self) -> tuple[int, list[pa.RecordBatch]]:
+        """What following the order of arrival has to remember."""
+        return self.arrived, [] if self.tracker is None else self.tracker.state()
+
+    def follow_from(self, arrived: int, batches: list[pa.RecordBatch]) -> None:
+        """Go on from what `followed` gave."""
+        self.arrived = arrived
+        if self.tracker is not None:
+            self.tracker.restore(batches)
+
     def promise(self, patterns: KeyPatterns) -> Arrivals:
         """A punctuation on the key columns, as arrivals of its own."""
         nothing = Arrivals.nothing(self.layout)
@@ -98,8 +112,20 @@ class Intake:
 
     def key_patterns(self, punctuation: Punctuation) -> KeyPatterns | None:
         """The key's patterns of a punctuation over all columns; None where it closes no key."""
-        positions = [self.stream.schema.names.index(name) for name in self.stream.key]
-        return tuple(punctuation.key_patterns(positions)) if punctuation.closes_key(positions) else None
+        schema = self.stream.schema
+        if len(punctuation.patterns) != len(schema):
+            raise BadInput(
+                f"stream {self.stream.name!r}: punctuation {punctuation.text()} has "
+                f"{len(punctuation.patterns)} patterns, the stream {len(schema)} columns; give one for each"
+            )
+        checked = Punctuation(
+            tuple(check(one, field.type) for one, field in zip(punctuation.patterns, schema, strict=True))
+        )
+        positions = [schema.names.index(name) for name in self.stream.key]
+        if not checked.closes_key(positions):
+            return None
+        patterns = zip(checked.key_patterns(positions), self.layout.key_types, strict=True)
+        return tuple(simplify(check(one, dtype)) for one, dtype in patterns)
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
@@ -129,10 +155,18 @@ class Intake:
         return marks
 
     def _closing(self, table: pa.Table, condition: Any) -> Mask:
-        if isinstance(condition, str):
-            flags = self._column(table, condition, pa.bool_())
-        else:
-            flags = ds.dataset(table).scanner(columns={"m": condition}).to_table().column(0).combine_chunks()
+        test = pc.field(condition) if isinstance(condition, str) else condition
+        try:
+            flags = ds.dataset(table).scanner(columns={"m": test}).to_table().column(0).combine_chunks()
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidJoin(
+                f"stream {self.stream.name!r}: closing({condition!r}) cannot be tested ({error}); "
+                "give a boolean column's name or a pyarrow expression"
+            ) from error
+        if not pa.types.is_boolean(flags.type):
+            raise InvalidJoin(
+                f"stream {self.stream.name!r}: closing({condition!r}) is {flags.type}; give a condition"
+            )
         closing: Mask = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
         return closing
 

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout, concat
 from streamjoin.operators.arrivals import Positions
+from streamjoin.punctuation import Punctuation
+from streamjoin.state.promises import KeyPatterns, covers, drop_matching
 from streamjoin.state.side import MergePolicy, RunNames, Side
 
 
@@ -22,9 +24,42 @@ class Pledges:
         self.partitions = partitions
         self.layout = Layout(layout.key_types, payload_types=(pa.int64(),))
         self.side = Side(tag, self.layout, names, MergePolicy(dead_share=0.0))
+        self.patterns: dict[str, list[int]] = {}  # text of a pattern: the partitions that made it
 
     def __len__(self) -> int:
-        return self.side.live_rows
+        return self.side.live_rows + sum(map(len, self.patterns.values()))
+
+    def forget(self, keys: Batch) -> None:
+        """Keys (of a sorted batch) that are closed in another way."""
+        hits = self.side.match(keys)
+        for hit in hits:
+            hit.run.kill(hit.live()[1])
+        if hits:
+            self.side.drop_dead()
+
+    def forget_matching(self, patterns: KeyPatterns) -> None:
+        """Keys and patterns that a wider promise covers."""
+        drop_matching(self.side, patterns)
+        for text in list(self.patterns):
+            if covers(patterns, Punctuation.parse(text, self.layout.key_types).patterns):
+                del self.patterns[text]
+
+    def fulfilled_patterns(
+        self, patterns: tuple[KeyPatterns, ...], at: Positions | None
+    ) -> tuple[tuple[KeyPatterns, ...], Positions | None]:
+        """Of the patterns now promised, those that count."""
+        if self.partitions == 1 or at is None:
+            return patterns, at
+        enough = []
+        for pattern, partition in zip(patterns, at.partition.tolist(), strict=True):
+            text = Punctuation(pattern).text()
+            made = self.patterns.setdefault(text, [])
+            if partition not in made:
+                made.append(partition)
+            if len(made) >= self.partitions:
+                del self.patterns[text]
+                enough.append(pattern)
+        return tuple(enough), None
 
     def fulfilled(self, keys: Batch, at: Positions | None) -> tuple[Batch, Positions | None]:
         """Of the keys now promised, those that count; with one partition, all of them.

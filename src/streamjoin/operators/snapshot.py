@@ -77,6 +77,7 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             }
             for promises in join.promises
         ],
+        "pledged patterns": [pledges.patterns for pledges in join.pledges],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
     }
 
@@ -101,6 +102,8 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         if saved["ranges"] is not None:
             promises.ranges = RangeSet.from_json(spec.key_types[0], saved["ranges"])
         promises.patterns = [Punctuation.parse(text, spec.key_types).patterns for text in saved["patterns"]]
+    for pledges, pledged in zip(join.pledges, facts["pledged patterns"], strict=True):
+        pledges.patterns = pledged
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
     return join

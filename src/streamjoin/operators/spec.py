@@ -28,6 +28,7 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
+    arrival: str = ""  # what is declared of the order of arrival, in words
 
 
 @dataclass(frozen=True)
@@ -80,5 +81,6 @@ class JoinSpec:
             },
             "times": [spec.name for spec in self.inputs if spec.layout.timed],
             "windows (us)": {spec.name: spec.window_us for spec in self.inputs},
+            "arrival": {spec.name: spec.arrival for spec in self.inputs if spec.arrival},
             "unique": [spec.name for spec in self.inputs if spec.unique],
         }

@@ -29,7 +29,7 @@ import pyarrow as pa
 from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import assemble
 from streamjoin.operators.admission import Violation, admit
-from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
 from streamjoin.operators.progress import Progress
@@ -162,11 +162,22 @@ class StreamJoin:
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
-        keys, keys_at = self.pledges[i].fulfilled(arrived.keys, arrived.keys_at)
+        keys, keys_at = self.pledges[i].fulfilled(*self._not_closed_yet(i, arrived))
+        patterns, patterns_at = self.pledges[i].fulfilled_patterns(arrived.patterns, arrived.patterns_at)
         rows = self.spec.strategies.order.arrange(admitted.rows)
-        queue = InputQueue(i, rows, admitted.at, keys, keys_at, arrived.patterns, arrived.patterns_at)
+        queue = InputQueue(i, rows, admitted.at, keys, keys_at, patterns, patterns_at)
         if not queue.done:
             queues.append(queue)
+
+    def _not_closed_yet(self, i: int, arrived: Arrivals) -> tuple[Batch, Positions | None]:
+        """The promised keys; where each must come from several partitions, only those still open."""
+        keys, at = arrived.keys, arrived.keys_at
+        if self.spec.inputs[i].partitions == 1 or at is None or self.promises[i].empty:
+            return keys, at
+        order = keys.sort_order()
+        by_key = keys.take(order)
+        still = order[~np.repeat(self.promises[i].closed(by_key), by_key.groups.count)]
+        return keys.take(still), at.take(still)
 
     # Rows
 
@@ -248,6 +259,7 @@ class StreamJoin:
         for pattern in patterns:
             self.promises[i].close_pattern(pattern)
             self.progress.ended[i] = self.promises[i].ended
+            self.pledges[i].forget_matching(pattern)
             for side in self._all_key_sides():
                 touched += [batch.only_keys() for batch in matching_keys(side, pattern)]
         self.promises[i].close_keys(distinct)
@@ -298,6 +310,7 @@ class StreamJoin:
             self._forget_tuples(i, keys.where(finished & present))
         if new is not None:
             new.remember(keys.where(~closed_by_all))
+            self.pledges[new.input].forget(keys)
         if finished.any():
             yield from self._announce(keys, finished, closed_by_all)
 
@@ -330,8 +343,9 @@ class StreamJoin:
             self.announced.add(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
-            for promises in self.promises:
+            for promises, pledges in zip(self.promises, self.pledges, strict=True):
                 promises.forget(over)
+                pledges.forget(over)
             self.announced.remove(over)
 
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:

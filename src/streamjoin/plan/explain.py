@@ -55,6 +55,6 @@ def _verdict(bound: Bound) -> list[str]:
         word = "NOT BOUNDED"
     lines = [f"  {bound.stream}: {word}"]
     lines += [f"    - {reason}" for reason in bound.reasons]
-    if not bound.tuples:
+    if bound.advice:
         lines += [f"    - to bound it, declare {advice}" for advice in bound.advice]
     return lines

@@ -33,6 +33,7 @@ _STRATEGIES: dict[str, dict[str, Any]] = {
     "purge": {"immediate": PurgeImmediately},
     "probe": {"fewest_rows": FewestRowsFirst},
 }
+_VERBS = {"driver": "choose", "order": "arrange", "purge": "due", "probe": "sequence"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _check_options(options: JoinOptions) -> None:
     built = {"how": ("inner",), "where": (None,), "operator": (None,), "memory": (None,)}
     for what, values in built.items():
         value = getattr(options, what)
-        if value not in values:
+        if not any(value is known or (isinstance(value, str) and value == known) for known in values):
             raise InvalidJoin(f"{what}={value!r} is not built yet; leave it out")
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
@@ -163,6 +164,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         unique=stream.unique,
         partitions=source.partitions if isinstance(source, Marked) else 1,
         on_violation=stream.on_violation,
+        arrival="" if stream.arrival is None else repr(stream.arrival),
     )
 
 
@@ -183,6 +185,11 @@ def _choose_strategies(options: JoinOptions) -> tuple[Strategies, list[tuple[str
             if asked not in known:
                 raise InvalidJoin(f"{seam}={asked!r} is not built yet; give one of {', '.join(known)}")
             chosen[seam] = known[asked]()
+        elif isinstance(asked, type) or not callable(getattr(asked, _VERBS[seam], None)):
+            raise InvalidJoin(
+                f"{seam}={asked!r} is no {seam} strategy; give one of {', '.join(known)}, "
+                f"or an object with a method {_VERBS[seam]}"
+            )
         else:
             chosen[seam] = asked
         why.append((f"{seam}: {chosen[seam].name}", reasons[seam] if asked is None else "as you asked"))

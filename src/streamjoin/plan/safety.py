@@ -79,12 +79,20 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             + " and ".join(other.name for other in open_ended)
             + " also close the key, which nothing declares"
         )
+        advice += (
+            []
+            if not tuples
+            else [
+                f"punctuation= or arrival= on {other.name}, so that closed keys of {stream.name} are forgotten"
+                for other in open_ended
+            ]
+        )
     return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
 
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:
     """One paragraph that says what grows for ever and what to declare; None where all is bounded."""
-    growing = [bound for bound in bounds if not bound.tuples]
+    growing = [bound for bound in bounds if not (bound.tuples and bound.promises)]
     if not growing:
         return None
     parts = [f"{bound.stream}: declare {'; or '.join(bound.advice)}" for bound in growing]

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
+from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import Finished, Output, Results
-from streamjoin.punctuation import Constant, Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
 ROWS, PUNCTUATIONS, VIOLATIONS = range(3)
@@ -143,8 +143,7 @@ class UnpackElements:
         elif kind == PUNCTUATIONS:
             keys = data.columns[1:]
             columns = dict(zip(self.spec.key_names, keys, strict=True))
-            rows = zip(*(key.to_pylist() for key in keys), strict=True)
-            texts = [Punctuation(tuple(map(Constant, row))).text() for row in rows]
+            texts = [punctuation.text() for punctuation in punctuations_of(keys)]
         else:
             name = self.spec.inputs[number].name
             columns = self._violation_columns(number, data)

@@ -4,7 +4,7 @@
     0       4     kind: "SJRN" a run, "SJMF" a manifest, "SJSN" a snapshot of a whole join
     4       2     format version, little endian
     6       2     flags: 1 = no checksum (values that only travel, never stored)
-    8       4     CRC-32 of everything after offset 16
+    8       4     CRC-32 of the prefix with this field zero, and of everything after it
     12      4     length of the header
     16      …     header (JSON), padded with blanks so that the first part starts at a multiple of 64
     …       …     parts, each padded to a multiple of 64; their lengths stand in the header
@@ -45,10 +45,11 @@ def encode(kind: bytes, header: dict[str, Any], parts: Sequence[Any] = (), *, ch
     pieces: list[Any] = [text]
     for part, size in zip(parts, sizes, strict=True):
         pieces += [part, b"\0" * (-size % _ALIGN)]
-    crc = 0
+    flags = 0 if checksum else _UNCHECKED
+    crc = zlib.crc32(_PREFIX.pack(kind, VERSION, flags, 0, len(text)))
     for piece in pieces if checksum else ():
         crc = zlib.crc32(piece, crc)
-    return b"".join([_PREFIX.pack(kind, VERSION, 0 if checksum else _UNCHECKED, crc, len(text)), *pieces])
+    return b"".join([_PREFIX.pack(kind, VERSION, flags, crc, len(text)), *pieces])
 
 
 def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, Any], list[Any]]:
@@ -67,8 +68,13 @@ def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, An
             "go on with the version that wrote it, or start with a new checkpoint"
         )
     body = view[_PREFIX.size :]
-    if check and not flags & _UNCHECKED and zlib.crc32(body) != checksum:
+    crc = zlib.crc32(_PREFIX.pack(kind, version, flags, 0, length))
+    if flags == 0 and check:
+        crc = zlib.crc32(body, crc)
+    if crc != checksum and (check or flags):
         raise StateFormatError("stored state is damaged (its checksum is wrong); restore it from a backup")
+    if flags not in (0, _UNCHECKED) or (flags and kind in (RUN, MANIFEST, SNAPSHOT)):
+        raise StateFormatError(f"stored state has unknown flags {flags}; restore it from a backup")
     header = json.loads(bytes(body[:length]))
     parts, at = [], length
     for size in header.pop("parts"):

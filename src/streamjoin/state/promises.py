@@ -11,16 +11,15 @@ other input is still open for it; the operator takes out the others by `forget`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Layout, Mask
+from streamjoin.batch import Batch, Layout, Mask
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Empty, Pattern, Punctuation, Range, Wildcard
 from streamjoin.state.ranges import RangeSet, orderable
-from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, MergePolicy, RunNames, Side
 
 KeyPatterns = tuple[Pattern, ...]
@@ -85,7 +84,7 @@ class Promises:
         self._absorb(patterns)
 
     def _absorb(self, patterns: KeyPatterns) -> None:
-        self.constants.remove_where(_matching_rows(self.constants.side, patterns))
+        drop_matching(self.constants.side, patterns)
 
     def closed(self, keys: Batch) -> Mask:
         """For each distinct key (group) of a sorted batch: will none of it come any more?"""
@@ -131,9 +130,11 @@ def pattern_mask(patterns: KeyPatterns, keys: Sequence[Any]) -> Mask:
     return mask
 
 
-def _matching_rows(side: Side, patterns: KeyPatterns) -> Iterator[tuple[Run, Ints]]:
-    for run in list(side.runs):
-        yield run, np.flatnonzero(pattern_mask(patterns, run.batch.keys))
+def drop_matching(side: Side, patterns: KeyPatterns) -> None:
+    """Let go of all rows whose key matches."""
+    for run in side.runs:
+        run.kill(np.flatnonzero(pattern_mask(patterns, run.batch.keys)))
+    side.drop_dead()
 
 
 def matching_keys(side: Side, patterns: KeyPatterns) -> list[Batch]:

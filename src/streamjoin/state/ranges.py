@@ -10,6 +10,7 @@ integers become one. Testing n keys costs n log r.
 from __future__ import annotations
 
 import bisect
+import decimal
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +22,9 @@ from streamjoin.errors import BadInput
 from streamjoin.keys import canonical, fixed_width_ints
 from streamjoin.punctuation import Range
 
-_LOWEST = -(1 << 200)
-_HIGHEST = 1 << 200
+_LOWEST = -(1 << 300)  # beyond every code of a number
+_HIGHEST = 1 << 300
+_EXACT = decimal.Context(prec=100)  # the default context rounds to 28 digits
 
 
 def orderable(dtype: pa.DataType) -> bool:
@@ -40,7 +42,7 @@ def codes(array: Any) -> Any:
     """Ordered codes of non-null values: an int64 array, else a list of integers or bytes."""
     dtype = array.type
     if pa.types.is_decimal(dtype):
-        return [int(value.scaleb(dtype.scale)) for value in array.to_pylist()]
+        return [int(_EXACT.scaleb(value, dtype.scale)) for value in array.to_pylist()]
     if pa.types.is_uint64(dtype):
         return array.to_pylist()
     ints = fixed_width_ints(array)
@@ -115,9 +117,15 @@ class RangeSet:
     def _contains_ints(self, values: Ints) -> Mask:
         if not self.low:
             return np.zeros(len(values), np.bool_)
-        limits = np.iinfo(np.int64)
-        low = np.array([max(code, limits.min) for code in self.low], np.int64)
-        last = np.array([min(code - 1, limits.max) for code in self.high], np.int64)
+        first, final = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+        reachable = [
+            (max(low, first), min(high - 1, final))
+            for low, high in zip(self.low, self.high, strict=True)
+            if low <= final and high > first
+        ]
+        if not reachable:
+            return np.zeros(len(values), np.bool_)
+        low, last = (np.array(ends, np.int64) for ends in zip(*reachable, strict=True))
         at = np.searchsorted(low, values, side="right") - 1
         inside: Mask = (at >= 0) & (values <= last[at])
         return inside

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Layout, Mask, concat
+from streamjoin.batch import Batch, Layout, Mask, concat
 from streamjoin.state.run import Hit, Run, match
 
 _SMALLEST_CLASS_ROWS = 1024
@@ -154,14 +154,18 @@ class Side:
 
     def _cut(self, sorted_parts: Iterable[Batch]) -> Tier:
         """Runs of at most `run_bytes` each, in hash order."""
-        tier = []
-        for part in sorted_parts:
-            pieces = max(1, math.ceil(part.nbytes / self.policy.run_bytes))
-            step = max(1, math.ceil(len(part) / pieces))
-            for start in range(0, len(part), step):
-                piece = part if pieces == 1 else part.slice(start, min(step, len(part) - start))
-                tier.append(Run(self.names.next(self.tag), piece))
-        return tier
+        pieces = (piece for part in sorted_parts for piece in _pieces(part, self.policy.run_bytes))
+        return [Run(self.names.next(self.tag), piece) for piece in pieces]
+
+
+def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
+    """The rows in order, in pieces of at most `limit_bytes`, or of one row."""
+    if part.nbytes <= limit_bytes or len(part) <= 1:
+        yield part
+        return
+    step = max(1, min(len(part) - 1, len(part) * limit_bytes // part.nbytes))
+    for start in range(0, len(part), step):  # rows differ in size: a piece may need cutting again
+        yield from _pieces(part.slice(start, min(step, len(part) - start)), limit_bytes)
 
 
 def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Batch]:
@@ -220,9 +224,3 @@ class KeySet:
         if removed:
             self.side.drop_dead()
         return removed
-
-    def remove_where(self, covered: Iterator[tuple[Run, Ints]]) -> None:
-        """Take out rows found by a caller that looked through the runs."""
-        for run, rows in covered:
-            run.kill(rows)
-        self.side.drop_dead()
