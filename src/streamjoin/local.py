@@ -25,7 +25,7 @@ from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
-from streamjoin.punctuation import ANY, Punctuation, check, pattern, simplify
+from streamjoin.punctuation import ANY, Punctuation, pattern
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 
 _RUN = b"SJLR"
@@ -103,11 +103,8 @@ class LocalRun:
                 f"name every key column ({', '.join(keys)}), sj.ANY where any value is meant"
             )
         else:
-            given = tuple(pattern(patterns[name]) for name in keys)
-        checked = tuple(
-            simplify(check(one, dtype)) for one, dtype in zip(given, self.plan.spec.key_types, strict=True)
-        )
-        return self._process({i: self._intakes[i].promise(checked)})
+            given = self._intakes[i].in_key_types([pattern(patterns[name]) for name in keys])
+        return self._process({i: self._intakes[i].promise(given)})
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
         """A promise that no row of `stream` with an event time before `time` will come."""

@@ -42,7 +42,7 @@ class Side:
     single: set[Key] = field(default_factory=set)
     wide: list[tuple[Pattern, ...]] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
-    pledges: set[tuple[Key, int]] = field(default_factory=set)
+    pledges: set[tuple[Promise, int]] = field(default_factory=set)  # with the partition that made it
     recent: dict[Key, int] = field(default_factory=dict)  # clustered: tuples since each open key
     values: list[Any] = field(default_factory=list)  # ordered: every value that came, as it came
     own: int = NEVER  # progress by its own rows
@@ -54,6 +54,15 @@ class Side:
     def closed(self, key: Key) -> bool:
         return key in self.seen or self.promised(key)
 
+    def knows(self, promise: Promise) -> bool:
+        """Whether a promise says nothing new."""
+        if promise.key is not None and self.closed(promise.key):
+            return True
+        return any(wider(patterns, promise) for patterns in self.wide)
+
+    def drop_pledges(self, key: Key) -> None:
+        self.pledges = {pledge for pledge in self.pledges if pledge[0].key != key}
+
     @property
     def ended(self) -> bool:
         return any(all(isinstance(pattern, Star) for pattern in patterns) for patterns in self.wide)
@@ -63,7 +72,7 @@ class Side:
         return sorted(took.row.id for rows in self.live.values() for took in rows)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Promise:
     """Single keys have a `key`, the others `patterns`; `at` is None where order is not known."""
 
@@ -81,6 +90,16 @@ class Promise:
 
 def covers(patterns: tuple[Pattern, ...], key: Key) -> bool:
     return all(matches(pattern, value) for pattern, value in zip(patterns, key, strict=True))
+
+
+def wider(wide: tuple[Pattern, ...], promise: Promise) -> bool:
+    """Whether a promise of constants and wildcards says nothing that `wide` does not say."""
+    if promise.key is not None:
+        return covers(wide, promise.key)
+    return all(
+        isinstance(pattern, Star) or (isinstance(one, Eq) and matches(pattern, rank(one.value)))
+        for pattern, one in zip(wide, promise.patterns, strict=True)
+    )
 
 
 def key_of(row: Row) -> Key:

@@ -256,7 +256,7 @@ def _input(rng: Random, types: tuple[str, ...], *, windowed: bool, weak: bool) -
         declared = replace(declared, sequence=2)
         if rng.random() < 0.5:
             declared = replace(declared, punctuation="marked", partitions=2)
-    if declared.punctuation == "marked" and declared.partitions == 1 and rng.random() < 0.3:
+    if declared.punctuation == "marked" and rng.random() < 0.3:
         declared = replace(declared, wildcard=True)
     return declared
 

@@ -29,6 +29,7 @@ from tests.simulation.elements import (
     queue,
     singles,
     take,
+    wider,
 )
 from tests.simulation.script import (
     Advance,
@@ -172,18 +173,15 @@ class Naive:
         side = self.sides[i]
         if side.declared.partitions == 1:
             return says
-        counted = []
+        counted = [promise for promise in says if promise.at is None]  # by hand: the whole input's
         for promise in says:
-            if promise.key is None or promise.at is None:
-                counted.append(Promise(promise.key, promise.patterns))
-                continue
-            side.pledges.add((promise.key, promise.at[0]))
-        made = Counter(key for key, _ in side.pledges)
-        for key, number in made.items():
-            if number >= side.declared.partitions:
-                counted.append(Promise(key, ()))
-                side.pledges = {pledge for pledge in side.pledges if pledge[0] != key}
-        return counted
+            same = Promise(promise.key, () if promise.key is not None else promise.patterns)
+            if promise.at is not None and not side.knows(same):
+                side.pledges.add((same, promise.at[0]))
+        made = Counter(promise for promise, _ in side.pledges)
+        enough = [promise for promise, number in made.items() if number >= side.declared.partitions]
+        side.pledges = {pledge for pledge in side.pledges if pledge[0] not in enough}
+        return counted + enough
 
     def _join(self, i: int, rows: list[Stand]) -> None:
         """Rows take part; those that may still find partners are kept."""
@@ -223,9 +221,11 @@ class Naive:
             if promise.key is None:
                 side.wide.append(promise.patterns)
                 side.single = {key for key in side.single if not covers(promise.patterns, key)}
+                side.pledges = {each for each in side.pledges if not wider(promise.patterns, each[0])}
         for promise in says:
             if promise.key is not None:
                 named.add(promise.key)
+                side.drop_pledges(promise.key)
                 if not side.closed(promise.key):
                     side.single.add(promise.key)
         if says:
@@ -259,6 +259,7 @@ class Naive:
                 for side in self.sides:
                     side.single.discard(key)
                     side.seen.discard(key)
+                    side.drop_pledges(key)
 
     def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
         """Event time moves after the whole batch."""

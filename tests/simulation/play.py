@@ -10,6 +10,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -229,7 +230,11 @@ class Player:
 
     def _punctuate(self, operation: Punctuate) -> None:
         stream = self.plan.streams[operation.input]
-        patterns = dict(zip(stream.key, map(library_pattern, operation.patterns), strict=True))
+        given = operation.patterns
+        if operation.form != "key":  # scripts speak of the widened types; an input's own are as good
+            types = self.script.inputs[operation.input].types
+            given = tuple(own(pattern, dtype) for pattern, dtype in zip(given, types, strict=True))
+        patterns = dict(zip(stream.key, map(library_pattern, given), strict=True))
         if operation.form == "key":
             self.run.punctuate(stream.name, **patterns)
             return
@@ -281,6 +286,25 @@ def _known(run: LocalRun) -> list[Any]:
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:
     """A key as the model has it."""
     return tuple(map(rank, key))
+
+
+def own(pattern: Pattern, dtype: str) -> Pattern:
+    """The same pattern with values as an input's own type has them; scripts speak of the widened one."""
+
+    def value(given: Any) -> Any:
+        if given is None:
+            return None
+        if "int" in dtype:
+            return int(given)
+        return given.date() if dtype == "date" and isinstance(given, datetime) else given
+
+    if isinstance(pattern, Eq):
+        return Eq(value(pattern.value))
+    if isinstance(pattern, In):
+        return In(tuple(map(value, pattern.values)))
+    if isinstance(pattern, Between):
+        return pattern._replace(low=value(pattern.low), high=value(pattern.high))
+    return pattern
 
 
 def library_pattern(pattern: Pattern) -> Any:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.checks import check
 from tests.simulation.script import (
+    START,
     Between,
     End,
     Eq,
@@ -80,6 +81,31 @@ FOUND: dict[str, tuple[tuple[Input, ...], Settings, tuple[Operation, ...]]] = {
             End(1),
             Push({0: (Row((1,), 4, 1),)}),
         ),
+    ),
+    # a range that touched no key left an empty batch waiting, and what follows took another way
+    "a promise by hand settles the pledges for its key": (
+        (Input(types=("int64",), sequence=2, punctuation="marked", partitions=2), Input(types=("int64",))),
+        Settings(),
+        (
+            Punctuate(0, (Between(4, 6),)),
+            Push({0: (Row((2,), None, 1, flag=True, offset=1),)}),
+            Punctuate(0, (Eq(2),)),
+        ),
+    ),
+    # a date was no value of the timestamp that the key is widened to, a timestamp none of the column
+    "a punctuation speaks of the input's own column": (
+        (Input(types=("date",)), Input(types=("micros",))),
+        Settings(),
+        (Push({1: (Row((START,), None, 1001),)}), Punctuate(0, (Eq(START),), form="whole")),
+    ),
+    # remembered for ever, since nothing could fulfil it any more
+    "a wildcard of one partition after the end": (
+        (
+            Input(types=("int64",), sequence=2, punctuation="marked", wildcard=True, partitions=2),
+            Input(types=("int64",)),
+        ),
+        Settings(),
+        (End(0), Push({0: (Row((None,), None, 1, flag=True, offset=1),)})),
     ),
 }
 

@@ -23,7 +23,7 @@ from streamjoin.keys import canonical, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import Tracker, tracker
 from streamjoin.operators.arrivals import Arrivals, Positions
-from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, check, simplify
+from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.promises import KeyPatterns
 
 Hash = Callable[[Sequence[Any]], Ints]
@@ -118,14 +118,23 @@ class Intake:
                 f"stream {self.stream.name!r}: punctuation {punctuation.text()} has "
                 f"{len(punctuation.patterns)} patterns, the stream {len(schema)} columns; give one for each"
             )
-        checked = Punctuation(
-            tuple(check(one, field.type) for one, field in zip(punctuation.patterns, schema, strict=True))
-        )
         positions = [schema.names.index(name) for name in self.stream.key]
-        if not checked.closes_key(positions):
-            return None
-        patterns = zip(checked.key_patterns(positions), self.layout.key_types, strict=True)
-        return tuple(simplify(check(one, dtype)) for one, dtype in patterns)
+        patterns = self.in_key_types(punctuation.key_patterns(positions))
+        for i, one in enumerate(punctuation.patterns):
+            if i not in positions:
+                check(one, schema.field(i).type)
+        return patterns if punctuation.closes_key(positions) else None
+
+    def in_key_types(self, given: Sequence[Pattern]) -> KeyPatterns:
+        """Patterns of the key columns with their values in the join's common types.
+
+        A value may be one of the stream's own column, or already one of the common type.
+        """
+        own = [self.stream.type_of(name) for name in self.stream.key]
+        return tuple(
+            simplify(_widened(one, mine, common))
+            for one, mine, common in zip(given, own, self.layout.key_types, strict=True)
+        )
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
@@ -261,6 +270,25 @@ class Intake:
         behind[order] = implied.behind
         # what the order of arrival implies acts after the whole batch
         return replace(result, behind=behind, implied_keys=implied.keys, implied_patterns=implied.patterns)
+
+
+def _widened(given: Pattern, own: pa.DataType, common: pa.DataType) -> Pattern:
+    try:
+        held = check(given, own)
+    except BadInput:
+        return check(given, common)
+    own = own.value_type if pa.types.is_dictionary(own) else own
+
+    def wide(value: Any) -> Any:
+        return None if value is None else pa.scalar(value, own).cast(common).as_py()
+
+    if isinstance(held, Constant):
+        return Constant(wide(held.value))
+    if isinstance(held, Enumeration):
+        return Enumeration(tuple(map(wide, held.values)))
+    if isinstance(held, Range):
+        return Range(wide(held.low), wide(held.high), held.low_closed, held.high_closed)
+    return held
 
 
 def _constants(pattern: Pattern) -> tuple[Any, ...] | None:

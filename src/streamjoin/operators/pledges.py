@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamjoin.batch import Batch, Ints, Layout, concat
 from streamjoin.operators.arrivals import Positions
 from streamjoin.punctuation import Punctuation
-from streamjoin.state.promises import KeyPatterns, covers, drop_matching
+from streamjoin.state.promises import KeyPatterns, Promises, covers, drop_matching
 from streamjoin.state.side import MergePolicy, RunNames, Side
 
 
@@ -45,13 +45,15 @@ class Pledges:
                 del self.patterns[text]
 
     def fulfilled_patterns(
-        self, patterns: tuple[KeyPatterns, ...], at: Positions | None
+        self, patterns: tuple[KeyPatterns, ...], at: Positions | None, promises: Promises
     ) -> tuple[tuple[KeyPatterns, ...], Positions | None]:
-        """Of the patterns now promised, those that count."""
+        """Of the patterns now promised, those that count; what `promises` say already needs no pledge."""
         if self.partitions == 1 or at is None:
             return patterns, at
         enough = []
         for pattern, partition in zip(patterns, at.partition.tolist(), strict=True):
+            if promises.say(pattern):
+                continue
             text = Punctuation(pattern).text()
             made = self.patterns.setdefault(text, [])
             if partition not in made:

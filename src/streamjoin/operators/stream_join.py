@@ -163,7 +163,9 @@ class StreamJoin:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
         keys, keys_at = self.pledges[i].fulfilled(*self._not_closed_yet(i, arrived))
-        patterns, patterns_at = self.pledges[i].fulfilled_patterns(arrived.patterns, arrived.patterns_at)
+        patterns, patterns_at = self.pledges[i].fulfilled_patterns(
+            arrived.patterns, arrived.patterns_at, self.promises[i]
+        )
         rows = self.spec.strategies.order.arrange(admitted.rows)
         queue = InputQueue(i, rows, admitted.at, keys, keys_at, patterns, patterns_at)
         if not queue.done:
@@ -263,7 +265,9 @@ class StreamJoin:
             for side in self._all_key_sides():
                 touched += [batch.only_keys() for batch in matching_keys(side, pattern)]
         self.promises[i].close_keys(distinct)
-        self.unsettled.append(concat(distinct.layout, touched))
+        self.pledges[i].forget(distinct)
+        if any(map(len, touched)):
+            self.unsettled.append(concat(distinct.layout, touched))
         yield from self._settle_due(batch_ends=False)
 
     def _purge_is_due(self, waiting: int, *, batch_ends: bool) -> bool:

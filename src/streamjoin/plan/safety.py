@@ -79,14 +79,9 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             + " and ".join(other.name for other in open_ended)
             + " also close the key, which nothing declares"
         )
-        advice += (
-            []
-            if not tuples
-            else [
-                f"punctuation= or arrival= on {other.name}, so that closed keys of {stream.name} are forgotten"
-                for other in open_ended
-            ]
-        )
+        if tuples:
+            forgotten = f"so that closed keys of {stream.name} are forgotten"
+            advice += [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
     return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
 
 

@@ -34,12 +34,13 @@ from streamjoin.state.side import Side
 COUNTERS = tuple(field.name for field in fields(Counters))
 GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
 TOTALS = ("results", "announcements")
+CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 
 
 def metric_names(spec: JoinSpec) -> list[str]:
     """The metrics of one bucket and batch, in the order of the emitted array."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
-    return [*counted, *TOTALS, *GAUGES]
+    return [*counted, *TOTALS, *CALLS, *GAUGES]
 
 
 class BucketJoin(StatefulProcessor):
@@ -65,13 +66,15 @@ class BucketJoin(StatefulProcessor):
             self._check_identity()
             return
         arrivals = self._arrivals(rows)
+        self.store.calls.clear()
         stored = self.store.manifest()
         join = self._current(bucket, stored)
         before = _totals(join)
         for output in join.process(arrivals):
             yield from self.emitter.frames(output)
         self._commit(bucket, join, stored)
-        yield self.emitter.metrics([*_difference(_totals(join), before), *_gauges(join)])
+        calls = [self.store.calls["manifest"], self.store.calls["run"]]
+        yield self.emitter.metrics([*_difference(_totals(join), before), *calls, *_gauges(join)])
 
     def close(self) -> None:
         self.files.shrink()

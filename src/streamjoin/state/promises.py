@@ -78,13 +78,17 @@ class Promises:
                 raise BadInput(f"a range over keys of type {dtype} has no meaning; promise single keys")
         if self.ranges is not None and isinstance(patterns[0], Range):
             self.ranges.add(patterns[0])
-        elif not any(covers(known, patterns) for known in self.patterns):
+        elif not self.say(patterns):
             self.patterns = [known for known in self.patterns if not covers(patterns, known)]
             self.patterns.append(patterns)
         self._absorb(patterns)
 
     def _absorb(self, patterns: KeyPatterns) -> None:
         drop_matching(self.constants.side, patterns)
+
+    def say(self, patterns: KeyPatterns) -> bool:
+        """Whether a promise of these patterns is known to be nothing new."""
+        return self.ended or any(covers(known, patterns) for known in self.patterns)
 
     def closed(self, keys: Batch) -> Mask:
         """For each distinct key (group) of a sorted batch: will none of it come any more?"""
