@@ -20,7 +20,7 @@ def hunt(bug: Bug) -> tuple[int, Script, Failed]:
         made = script(seed)
         with bug.plant():
             failed = verdict(made)
-        if failed is not None:
+        if failed is not None and failed.check != "crash":  # seen by a rule it breaks, not by accident
             return seed, made, failed
     pytest.fail(f"{bug.name} was not found with {ENOUGH} seeds")
 
@@ -31,7 +31,6 @@ def test_planted_bug_is_found(bug: Bug, record_property: Callable[[str, object],
     print(f"{bug.name}: found after {seed} seeds by the check {failed.check!r}\n{failed}")
     record_property("seeds", seed)
     record_property("found_by", failed.check)
-    assert failed.check != "crash"  # seen by a rule that it breaks, not by accident
     assert verdict(made) is None  # without the bug all is well
 
 

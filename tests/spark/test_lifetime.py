@@ -31,7 +31,16 @@ ENDS = {
 SIGNALS = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end",
+    [
+        "killed",
+        "interrupted",
+        pytest.param("finished", marks=pytest.mark.slow),
+        pytest.param("left without stopping", marks=pytest.mark.slow),
+        pytest.param("failed", marks=pytest.mark.slow),
+    ],
+)
 def test_no_jvm_is_left_behind(end: str) -> None:
     command = [sys.executable, "-c", QUERY.format(end=ENDS[end])]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,8 @@ def run_spark(streams: NewsStreams, batch_rows: int, tick: Callable[[int], None]
     """Both joins, one after the other, on one session."""
     items_per_batch = max(1, round(batch_rows / (streams.records_per_item + 2)))
     knowing, ignorant = Watched("keys and punctuations declared"), Watched("Spark's own join")
-    spark = session(cores=2, memory="2g", name="news demo")
+    log = Path("out/spark.log")  # Spark's own messages would cut the picture to pieces
+    spark = session(cores=2, memory="2g", name="news demo", log=log)
     try:
         register(spark)
         news, access = (_stream(spark, streams, name, items_per_batch) for name in ("news", "access"))

@@ -66,7 +66,7 @@ class Intake:
         data = np.flatnonzero(~marks) if marks is not None else np.arange(len(table))
         has_key = valid(keys)
         time = self._times(table)
-        latest = _latest(time, data)
+        latest = latest_time(time, data)
         rows_in = data[has_key[data]]
         rows = self._batch(table, keys, time, rows_in)
         result = Arrivals(
@@ -233,18 +233,9 @@ class Intake:
     def _with_marked(self, result: Arrivals, marks: _Marks) -> Arrivals:
         if len(marks.rows) == 0:
             return result
-        whole = valid(marks.keys)[marks.rows]
-        may_be_wide = isinstance(self.stream.punctuation, Marked) and self.stream.punctuation.null_is_wildcard
-        if not whole.all() and not may_be_wide:
-            raise BadInput(
-                f"stream {self.stream.name!r}: punctuation row {int(marks.rows[~whole][0])} has a null key "
-                "column; give it a key, or declare marked(…, null_is_wildcard=True)"
-            )
-        single, wide = marks.rows[whole], marks.rows[~whole]
-        patterns = tuple(
-            tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in marks.keys)
-            for row in wide.tolist()
-        )
+        source = self.stream.punctuation
+        may_be_wide = isinstance(source, Marked) and source.null_is_wildcard
+        single, wide, patterns = sort_marks(marks.keys, marks.rows, self.stream.name, may_be_wide=may_be_wide)
         return replace(
             result,
             keys=self.key_batch([key.take(pa.array(single)) for key in marks.keys]),
@@ -298,8 +289,31 @@ def _constants(pattern: Pattern) -> tuple[Any, ...] | None:
     return tuple(pattern.values) if isinstance(pattern, Enumeration) else None
 
 
-def _latest(time: Ints | None, rows: Ints) -> int | None:
-    if time is None or len(rows) == 0:
+def sort_marks(
+    keys: Sequence[Any], rows: Ints, name: str, *, may_be_wide: bool
+) -> tuple[Ints, Ints, tuple[KeyPatterns, ...]]:
+    """Punctuation rows by what they promise: single keys, and (null = any value) patterns.
+
+    Returns the rows that name a single key, the others, and the patterns of those.
+    """
+    whole = valid(keys)[rows]
+    if not whole.all() and not may_be_wide:
+        raise BadInput(
+            f"stream {name!r}: punctuation row {int(rows[~whole][0])} has a null key column; "
+            "give it a key, or declare marked(…, null_is_wildcard=True)"
+        )
+    wide = rows[~whole]
+    patterns = tuple(
+        tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in keys)
+        for row in wide.tolist()
+    )
+    return rows[whole], wide, patterns
+
+
+def latest_time(time: Ints | None, rows: Ints | Mask) -> int | None:
+    """The greatest event time of the chosen rows, None where none has one."""
+    chosen = None if time is None else time[rows]
+    if chosen is None or len(chosen) == 0:
         return None
-    latest = int(time[rows].max())
+    latest = int(chosen.max())
     return None if latest == NO_TIME else latest

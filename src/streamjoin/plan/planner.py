@@ -118,6 +118,11 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
             raise InvalidJoin(
                 f"stream {stream.name!r}: punctuation=control(…) is not built yet; use marked or closing"
             )
+        if stream.arrival is not None and len(stream.sequence) == 2:
+            raise InvalidJoin(
+                f"stream {stream.name!r}: arrival= over several partitions is not built yet; "
+                "give sequence=[offset column] of a stream in one order, or use punctuation="
+            )
         if isinstance(stream.arrival, Ordered) and len(stream.key) > 1:
             raise InvalidJoin(
                 f"stream {stream.name!r}: ordered arrival needs a key of one column, "

@@ -72,6 +72,11 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             for other in open_ended
         ]
         advice.append(f"window= on {stream.name} (with time= and lateness= on every input)")
+    if stream.unique and (stream.punctuation is not None or stream.arrival is not None):
+        reasons.append(
+            f"{stream.name} closes keys in two ways: bounded provided the second never comes after the key "
+            "is finished, when it would be remembered as that of a new key"
+        )
     promises = closes_keys(stream) is None or not open_ended
     if not promises:
         reasons.append(

@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
-from streamjoin.errors import BadInput
 from streamjoin.keys import canonical, valid
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.intake import latest_time, sort_marks
 from streamjoin.operators.wire import split, to_bytes
-from streamjoin.punctuation import ANY, Constant
 from streamjoin.spark.buckets import GUARD
 
 PACKED = "bucket int, input int, blob binary"
@@ -90,7 +89,7 @@ class Packer:
         result = Arrivals(
             rows,
             self.layout.keys_only.empty(),
-            latest_us=_latest(time, data),
+            latest_us=latest_time(time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
             rows_at=None if at is None else at.take(chosen),
         )
@@ -115,18 +114,8 @@ class Packer:
         self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]
     ) -> Arrivals:
         rows, at = marked
-        whole = valid(keys)[rows]
-        if not whole.all() and not self.null_is_wildcard:
-            raise BadInput(
-                f"stream {self.name!r}: a punctuation row has a null key column; give it a key, or "
-                "declare marked(…, null_is_wildcard=True)"
-            )
-        single, wide = rows[whole], rows[~whole]
+        single, wide, patterns = sort_marks(keys, rows, self.name, may_be_wide=self.null_is_wildcard)
         picked = pa.array(single)
-        patterns = tuple(
-            tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in keys)
-            for row in wide.tolist()
-        )
         return replace(
             result,
             keys=self.layout.keys_only.batch([hashes.take(picked), *(key.take(picked) for key in keys)]),
@@ -154,10 +143,3 @@ def _flags(column: Any) -> Mask:
 def _times(column: Any) -> Ints:
     times: Ints = pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False)
     return times
-
-
-def _latest(time: Ints | None, data: Mask) -> int | None:
-    if time is None or not data.any():
-        return None
-    latest = int(time[data].max())
-    return None if latest == NO_TIME else latest

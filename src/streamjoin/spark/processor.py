@@ -8,6 +8,8 @@ with the micro-batch; if a task fails or runs twice, the caches find nothing and
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -35,12 +37,27 @@ COUNTERS = tuple(field.name for field in fields(Counters))
 GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
+TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
 
 
 def metric_names(spec: JoinSpec) -> list[str]:
     """The metrics of one bucket and batch, in the order of the emitted array."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
-    return [*counted, *TOTALS, *CALLS, *GAUGES]
+    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
+
+
+class Stopwatch:
+    """Where the time of one bucket and batch goes, in microseconds."""
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self._last = time.perf_counter_ns()
+
+    def lap(self, name: str) -> None:
+        """Everything since the last lap was spent on this."""
+        now = time.perf_counter_ns()
+        self.spent[name] += (now - self._last) // 1000
+        self._last = now
 
 
 class BucketJoin(StatefulProcessor):
@@ -65,16 +82,23 @@ class BucketJoin(StatefulProcessor):
                 pass
             self._check_identity()
             return
+        watch = Stopwatch()
         arrivals = self._arrivals(rows)
         self.store.calls.clear()
         stored = self.store.manifest()
         join = self._current(bucket, stored)
         before = _totals(join)
+        watch.lap("load_us")
         for output in join.process(arrivals):
+            watch.lap("join_us")
             yield from self.emitter.frames(output)
+            watch.lap("emit_us")
+        watch.lap("join_us")
         self._commit(bucket, join, stored)
+        watch.lap("store_us")
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
-        yield self.emitter.metrics([*_difference(_totals(join), before), *calls, *_gauges(join)])
+        counted = _difference(_totals(join), before)
+        yield self.emitter.metrics([*counted, *calls, *(watch.spent[name] for name in TIMES), *_gauges(join)])
 
     def close(self) -> None:
         self.files.shrink()

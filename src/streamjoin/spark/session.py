@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -41,10 +43,12 @@ def session(
     memory: str = "4g",
     name: str = "streamjoin",
     conf: Mapping[str, str] | None = None,
+    log: str | Path | None = None,
 ) -> SparkSession:
     """A local Spark session with the settings a stream join wants; `conf` adds or overrides some.
 
-    It listens on loopback only, and its JVM goes when this process does, however it ends.
+    It listens on loopback only, and its JVM goes when this process does, however it ends. With
+    `log`, what the JVM and its workers say goes to that file instead of the terminal.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -59,9 +63,28 @@ def session(
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _errors_to(log):
+        spark = builder.getOrCreate()
     watch(spark)
     return spark
+
+
+@contextlib.contextmanager
+def _errors_to(log: str | Path | None) -> Iterator[None]:
+    """Processes started inside write their errors to a file."""
+    if log is None:
+        yield
+        return
+    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with Path(log).open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def check_session(spark: Any) -> None:
