@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamjoin as sj
+from streamjoin.spark.buckets import GUARD, bucket_labels, spark_hash
 from streamjoin.spark.metrics import MetricsLog, read_log, state_chart
 from tests.spark.streams import run, stream_of
 
@@ -126,6 +127,30 @@ def test_batch_frames_give_the_batch_answer_and_a_self_join_works(spark: SparkSe
     assert Counter(row.k for row in itself.elements().collect()) == Counter({1: 4, 3: 1})
 
 
+def test_a_wildcard_reaches_every_bucket(spark: SparkSession) -> None:
+    left = spark.createDataFrame([(k, f"v{k}") for k in range(20)], "k long, v string")
+    right = spark.createDataFrame([(7, "x", False), (None, None, True)], "k long, w string, over boolean")
+    joined = sj.join(
+        sj.stream(left, name="l", key="k", unique=True),
+        sj.stream(right, name="r", key="k", punctuation=sj.marked("over", null_is_wildcard=True)),
+        buckets=5,
+    )
+    found = joined.elements().collect()
+    assert [(row.k, row.v, row.w) for row in found if row._kind == "row"] == [(7, "v7", "x")]
+    announced = [row._punctuation for row in found if row._kind == "punctuation"]
+    assert sorted(announced) == sorted(f"<{k}>" for k in range(20))
+
+
+def test_bucket_labels_fall_where_spark_puts_them(spark: SparkSession) -> None:
+    numbers = spark.range(-50, 200).select(F.col("id").cast("int").alias("i"))
+    found = numbers.select("i", F.hash("i").alias("h")).collect()
+    assert {row.i: row.h for row in found} == {i: spark_hash(i) for i in range(-50, 200)}
+    for buckets in (1, 2, 7, 32):
+        labels = bucket_labels(buckets)
+        assert sorted(spark_hash(label) % buckets for label in labels) == list(range(buckets))
+        assert GUARD not in labels
+
+
 def test_a_restart_with_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     joined = news_and_access(spark, tmp_path)
     run(joined, tmp_path / "checkpoint")
@@ -153,6 +178,9 @@ def test_what_a_session_must_be_is_said_before_it_starts(spark: SparkSession) ->
     clustered = sj.stream(left, name="l", key="k", arrival=sj.clustered())
     with pytest.raises(sj.InvalidJoin, match="arrival= is not built on Spark yet"):
         sj.join(clustered, sj.stream(left, name="r", key="k")).dataframe()
+    remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(sj.InvalidJoin, match="'c' comes from a Spark Connect session"):
+        sj.stream(remote, name="c", key="k")
     with pytest.raises(sj.InvalidJoin, match="no sink"):
         joined.write(checkpoint="unused")
     local = sj.join(
