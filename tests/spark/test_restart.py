@@ -57,7 +57,8 @@ class Attempt:
     @classmethod
     def start(cls, folder: Path) -> "Attempt":
         command = [sys.executable, "-m", "tests.spark.restart_child", str(folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        with (folder / "errors.log").open("wb") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         return cls(process)
 
     def wait_for_batch(self) -> str | None:
@@ -99,7 +100,7 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
         kind = moments.choice(["jvm", "jvm", "worker", "driver"])
         delay = moments.uniform(0, 1.5)
         line = attempt.wait_for_batch()
-        assert line is not None, f"attempt {number} ended before its first batch (seed {seed})"
+        assert line is not None, f"attempt {number} gave no batch (seed {seed}): {errors(folder)}"
         if line != "done":
             time.sleep(delay)
         for pid in attempt.victims(kind) if attempt.process.poll() is None else []:
@@ -116,9 +117,13 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
     lines = []
     while (line := last.wait_for_batch()) is not None:
         lines.append(line)
-    assert lines[-1:] == ["done"], f"the last attempt failed (seed {seed}, {log})"
+    assert lines[-1:] == ["done"], f"the last attempt failed (seed {seed}, {log}): {errors(folder)}"
     last.end()
     return log
+
+
+def errors(folder: Path) -> str:
+    return (folder / "errors.log").read_text(errors="replace")[-3000:]
 
 
 def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
