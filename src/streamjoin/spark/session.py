@@ -26,6 +26,8 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": _STREAMING
     + "checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # A worker forked from this daemon need not load the library first.
+    "spark.python.daemon.module": "streamjoin.spark.daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
