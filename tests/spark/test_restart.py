@@ -74,7 +74,7 @@ class Attempt:
             return [here.pid]
         if kind == "jvm":
             return [process.pid for process in below if process.name() == "java"]
-        daemons = [process for process in below if "pyspark.daemon" in " ".join(process.cmdline())]
+        daemons = [process for process in below if "spark.daemon" in " ".join(process.cmdline())]
         return [process.pid for process in daemons if process.ppid() in {daemon.pid for daemon in daemons}]
 
     def end(self) -> None:
