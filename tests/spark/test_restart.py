@@ -1,5 +1,6 @@
 """Kill the driver's JVM, the driver or a Python worker at random moments; nothing may be lost or doubled."""
 
+import contextlib
 import os
 import random
 import signal
@@ -68,18 +69,24 @@ class Attempt:
         return line or None
 
     def victims(self, kind: str) -> list[int]:
-        here = psutil.Process(self.process.pid)
-        below = here.children(recursive=True)
+        """Process ids of one kind now; processes come and go meanwhile."""
         if kind == "driver":
-            return [here.pid]
-        if kind == "jvm":
-            return [process.pid for process in below if process.name() == "java"]
-        daemons = [process for process in below if "spark.daemon" in " ".join(process.cmdline())]
-        return [process.pid for process in daemons if process.ppid() in {daemon.pid for daemon in daemons}]
+            return [self.process.pid]
+        chosen, daemons = [], set()
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if process.name() == "java":
+                    chosen += [process.pid] if kind == "jvm" else []
+                elif "spark.daemon" in " ".join(process.cmdline()):
+                    chosen += [process.pid] if kind == "worker" and process.ppid() in daemons else []
+                    daemons.add(process.pid)
+            except psutil.Error:
+                continue
+        return chosen
 
     def end(self) -> None:
         tree = [self.process.pid]
-        if psutil.pid_exists(self.process.pid):
+        with contextlib.suppress(psutil.Error):
             tree += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
         for pid in tree:
             try:
@@ -103,7 +110,8 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
         assert line is not None, f"attempt {number} gave no batch (seed {seed}): {errors(folder)}"
         if line != "done":
             time.sleep(delay)
-        for pid in attempt.victims(kind) if attempt.process.poll() is None else []:
+        victims = attempt.victims(kind) if attempt.process.poll() is None else []
+        for pid in victims:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -111,7 +119,7 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
         if kind == "worker":
             attempt.process.stdout.read(1) if attempt.process.stdout else None
             time.sleep(0.5)
-        log.append(f"{kind} {delay:.2f} s after {line!r}")
+        log.append(f"{len(victims)} {kind} {delay:.2f} s after {line!r}")
         attempt.end()
     last = Attempt.start(folder)
     lines = []
@@ -137,6 +145,8 @@ def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
 def check(folder: Path, kills: int, seed: int) -> None:
     expected = make_input(folder, seed)
     log = kill_until_done(folder, kills, seed)
+    print(log)
+    assert any(not entry.startswith("0 ") for entry in log), f"nothing was killed: {log}"
     assert content(folder, "rows") == expected, f"seed {seed}: {log}"
     announced = Counter(row[0] for row in content(folder, "punctuations").elements())
     ended = set(range((BATCHES - 2) * KEYS))
