@@ -72,17 +72,16 @@ class Attempt:
         """Process ids of one kind now; processes come and go meanwhile."""
         if kind == "driver":
             return [self.process.pid]
-        chosen, daemons = [], set()
+        found: dict[str, dict[int, int]] = {"jvm": {}, "worker": {}}  # process id: its parent's
         for process in psutil.Process(self.process.pid).children(recursive=True):
-            try:
+            with contextlib.suppress(psutil.Error):
                 if process.name() == "java":
-                    chosen += [process.pid] if kind == "jvm" else []
+                    found["jvm"][process.pid] = process.ppid()
                 elif "spark.daemon" in " ".join(process.cmdline()):
-                    chosen += [process.pid] if kind == "worker" and process.ppid() in daemons else []
-                    daemons.add(process.pid)
-            except psutil.Error:
-                continue
-        return chosen
+                    found["worker"][process.pid] = process.ppid()
+        if kind == "worker":  # those whose parent is the daemon, not the daemon itself
+            return [pid for pid, parent in found["worker"].items() if parent in found["worker"]]
+        return list(found["jvm"])
 
     def end(self) -> None:
         tree = [self.process.pid]
