@@ -1,4 +1,4 @@
-"""Kill the driver's JVM, the driver or a Python worker at random moments; nothing may be lost or doubled."""
+"""Kill the JVM or the driver at random moments (workers are looked for, not yet found); nothing is lost or doubled."""
 
 import contextlib
 import os
