@@ -1,4 +1,4 @@
-"""Kill the JVM or the driver at random moments (workers are looked for, not yet found); nothing is lost or doubled."""
+"""Kill the JVM or the driver at random moments; nothing is lost or doubled. Workers are not found yet."""
 
 import contextlib
 import os
