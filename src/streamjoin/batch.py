@@ -140,9 +140,9 @@ class Batch:
         order = self._sorting("stable" if in_stretches else "quicksort")
         return self if order is None else self.take(order)
 
-    def sort_order(self) -> Ints:
+    def sort_order(self, *, in_stretches: bool = False) -> Ints:
         """The row numbers in the order of `sorted()`."""
-        order = self._sorting()
+        order = self._sorting("stable" if in_stretches else "quicksort")
         return np.arange(len(self)) if order is None else order
 
     def _sorting(self, kind: Literal["quicksort", "stable"] = "quicksort") -> Ints | None:

@@ -52,11 +52,16 @@ class LocalRun:
         self.plan = plan
         self._names = [stream.name for stream in plan.streams]
         self._intakes = [
-            Intake(stream, spec.layout, hash_function)
-            for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
+            Intake(stream, spec.layout, hash_function, number in plan.spec.how.preserved)
+            for number, (stream, spec) in enumerate(zip(plan.streams, plan.spec.inputs, strict=True))
         ]
         self._finished: list[Batch] = []
         self._violations: list[Violation] = []
+        if isinstance(plan.options.where, str):
+            raise InvalidJoin(
+                f"where={plan.options.where!r} is SQL, which needs Spark; give a pyarrow expression such as "
+                'pc.field("price") > 10'
+            )
         if snapshot is None:
             text = warning_text(plan.bounds)
             if text is not None:

@@ -78,6 +78,7 @@ class Style(NamedTuple):
     counts: tuple[int, ...] = (2, 2, 2, 3, 3, 4)  # of inputs
 
 
+HOW = ("left", "right", "full", "left_semi", "left_anti")
 STYLES = (
     Style((12, 12, 5, 2, 5, 64)),
     Style((12, 12, 5, 2, 5, 64)),
@@ -207,9 +208,13 @@ def _shape(rng: Random, *, count: int, keys: tuple[int, int] = (2, 8)) -> Shape:
     inputs = [one if one.window is None else replace(one, window=rng.randint(1, 3 * count)) for one in inputs]
     if windowed and all(one.window is None for one in inputs):
         inputs[0] = replace(inputs[0], window=rng.randint(1, 6))
+    settings = _settings(rng, weak=weak)
     if rng.random() < 0.2:
         inputs = [replace(one, on_violation=rng.choice(("keep", "drop"))) for one in inputs]
-    return Shape(tuple(inputs), _settings(rng, weak=weak), domain)
+    elif rng.random() < 0.5:
+        settings = replace(settings, how=rng.choice(HOW if count == 2 else ("left",)))
+    settings = replace(settings, where=rng.random() < 0.15)
+    return Shape(tuple(inputs), settings, domain)
 
 
 def _plain(shape: Shape) -> Shape:

@@ -43,9 +43,13 @@ from tests.simulation.script import (
     Restart,
     Row,
     Script,
+    Settings,
     Star,
+    passes,
     rank,
 )
+
+Ids = tuple[int | None, ...]  # of a result's components; None where it is padded
 
 
 class Naive:
@@ -60,6 +64,8 @@ class Naive:
         self.over: list[tuple[Key, int]] = []  # announced keys with their epochs, in order
         self.announced: set[Key] = set()
         self.epoch: Counter[Key] = Counter()
+        self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
+        self.unkeyed: list[Took] = []
         self.operation = -1
 
     def play(self, operation: Operation) -> None:
@@ -123,6 +129,9 @@ class Naive:
             side.counts["rows"] += 1
             if None in row.key:
                 side.counts["null_keys"] += 1
+                if i in self.script.settings.preserved:
+                    self.unkeyed.append(Took(i, row, key_of(row), 0, self.operation, False))
+                    self._emit(self.unkeyed[-1])
                 continue
             arrived.append(Stand(row, known))
             if side.declared.punctuation == "closing" and row.flag:
@@ -186,16 +195,24 @@ class Naive:
     def _join(self, i: int, rows: list[Stand]) -> None:
         """Rows take part; those that may still find partners are kept."""
         side, kept = self.sides[i], []
-        for row, _, violates in rows:
-            key = key_of(row)
-            took = Took(i, row, key, self.epoch[key], self.operation, violates)
-            self.took.append(took)
+        arrived = [
+            Took(i, row, key_of(row), self.epoch[key_of(row)], self.operation, violates)
+            for row, _, violates in rows
+        ]
+        self.took += arrived
+        matched = self._forget_matched(i, arrived) if self.script.settings.forgets_matched else []
+        for took in arrived:
+            key = took.key
             others = [other for other in self.sides if other is not side]
             over = any(other.closed(key) and key not in other.live for other in others)
             if side.declared.on_violation == "keep":
                 over = over or (side.closed(key) and key not in side.live)
+            if took in matched:
+                continue
             if not over and not self._useless(took):
                 kept.append(took)
+            else:
+                self._leave(took)
         for took in kept:
             side.live.setdefault(took.key, []).append(took)
         side.counts["stored"] += len(kept)
@@ -203,6 +220,45 @@ class Naive:
         if side.declared.unique:
             side.seen |= {key_of(row) for row, _, _ in rows}
             self._settle({key_of(row) for row, _, _ in rows})
+
+    def _forget_matched(self, i: int, arrived: list[Took]) -> list[Took]:
+        """Left tuples go at their first match; gives those among the arrived."""
+        keys = {took.key for took in arrived}
+        left = arrived if i == 0 else [took for key in keys for took in self.sides[0].live.get(key, [])]
+        matched = [took for took in left if self._matched(took)]
+        for took in matched:
+            if self.script.settings.how == "left_semi":
+                self._emit(took)
+            if i == 1:
+                self.sides[0].live[took.key].remove(took)
+                if not self.sides[0].live[took.key]:
+                    del self.sides[0].live[took.key]
+        if i == 1:
+            self._settle({took.key for took in matched if self.sides[0].closed(took.key)})
+        return matched
+
+    def _matched(self, took: Took) -> bool:
+        """Whether a tuple has taken part in a combination of those so far."""
+        same = [each for each in self.took if (each.key, each.epoch) == (took.key, took.epoch)]
+        sides = [
+            [took] if i == took.input else [each for each in same if each.input == i]
+            for i in range(len(self.sides))
+        ]
+        return any(self._valid(parts) for parts in itertools.product(*sides))
+
+    def _valid(self, parts: Sequence[Took]) -> bool:
+        rows = [part.row for part in parts]
+        return inside_windows(self.script.inputs, rows) and passes(
+            self.script.settings, [row.id for row in rows]
+        )
+
+    def _leave(self, took: Took) -> None:
+        """A tuple is let go of; without a match it is a result where its input is preserved."""
+        if took.input in self.script.settings.preserved and not self._matched(took):
+            self._emit(took)
+
+    def _emit(self, took: Took) -> None:
+        self.alone[self.operation, alone(took, self.script)] += 1
 
     def _useless(self, took: Took) -> bool:
         window, t = self.sides[took.input].declared.window, took.row.t
@@ -242,15 +298,21 @@ class Naive:
         """Drop what is useless of these keys, announce what is finished, forget what is closed."""
         for key in keys:
             for side in self.sides:
-                if left := [took for took in side.live.pop(key, []) if not self._useless(took)]:
+                held = side.live.pop(key, [])
+                if left := [took for took in held if not self._useless(took)]:
                     side.live[key] = left
+                for took in held:
+                    if took not in left:
+                        self._leave(took)
             closed = [side.closed(key) for side in self.sides]
             done = [shut and key not in side.live for shut, side in zip(closed, self.sides, strict=True)]
             if not all(closed) and not any(done):
                 continue
             for side in self.sides:
-                side.live.pop(key, None)
-            if self.script.settings.propagate and key not in self.announced:
+                for took in side.live.pop(key, []):
+                    self._leave(took)
+            finished = all(closed[i] for i in self.script.settings.preserved)
+            if finished and self.script.settings.propagate and key not in self.announced:
                 self.over.append((key, self.epoch[key]))
                 self.announced.add(key)
             if all(closed):
@@ -280,7 +342,7 @@ class Naive:
 
     # The answer
 
-    def results(self, *, violators: bool = False) -> Counter[tuple[int, tuple[int, ...]]]:
+    def results(self, *, violators: bool = False) -> Counter[tuple[int, Ids]]:
         """The batch join of the rows that took part: the operation it belongs to, and the ids.
 
         With `violators`, of all rows that took part, whatever their epoch.
@@ -290,10 +352,12 @@ class Naive:
             if violators or not took.violates:
                 group = took.key if violators else (took.key, took.epoch)
                 by_key.setdefault(group, [[] for _ in self.sides])[took.input].append(took)
-        found: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        found = Counter(self.alone)
+        if self.script.settings.forgets_matched:
+            return found
         for sides in by_key.values():
             for parts in itertools.product(*sides):
-                if inside_windows(self.script.inputs, [took.row for took in parts]):
+                if self._valid(parts):
                     found[max(t.operation for t in parts), tuple(t.row.id for t in parts)] += 1
         return found
 
@@ -309,15 +373,38 @@ def inside_windows(inputs: Sequence[Input], rows: Sequence[Row]) -> bool:
     )
 
 
-def batch_join(inputs: Sequence[Input], rows: Sequence[Sequence[Row]]) -> Counter[tuple[int, ...]]:
-    """Ids of all combinations of rows, one of each input, with one key and inside all windows."""
-    return Counter(
+def alone(took: Took, script: Script) -> Ids:
+    """The ids of a result of one tuple: None for the others whose columns leave."""
+    if script.settings.forgets_matched:
+        return (took.row.id,)
+    return tuple(took.row.id if i == took.input else None for i in range(len(script.inputs)))
+
+
+def batch_join(inputs: Sequence[Input], settings: Settings, rows: Sequence[Sequence[Row]]) -> Counter[Ids]:
+    """Ids of all combinations of rows, one of each input, with one key and inside all windows; and
+    what the type of join makes of them."""
+    combinations = [
         tuple(row.id for row in parts)
         for parts in itertools.product(*rows)
         if None not in parts[0].key
         and len({key_of(row) for row in parts}) == 1
         and inside_windows(inputs, parts)
-    )
+        and passes(settings, [row.id for row in parts])
+    ]
+    left = {ids[0] for ids in combinations}
+    if settings.how == "left_semi":
+        return Counter((row.id,) for row in rows[0] if row.id in left)
+    if settings.how == "left_anti":
+        return Counter((row.id,) for row in rows[0] if row.id not in left)
+    found: Counter[Ids] = Counter(combinations)
+    for i in settings.preserved:
+        matched = {ids[i] for ids in combinations}
+        found.update(
+            tuple(row.id if m == i else None for m in range(len(inputs)))
+            for row in rows[i]
+            if row.id not in matched
+        )
+    return found
 
 
 def _order(row: Row) -> tuple[Any, ...]:

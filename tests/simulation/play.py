@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import streamjoin as sj
 from streamjoin.keys import hash_keys
@@ -74,6 +75,8 @@ TYPES: dict[str, pa.DataType] = {
     "decimal4": pa.decimal128(12, 4),
 }
 NAMES = ("left", "right", "third", "fourth")
+_IDS = pc.bit_wise_xor(pc.field("left_id"), pc.field("right_id"))
+_WHERE = pc.not_equal(pc.bit_wise_and(_IDS, pc.scalar(3)), pc.scalar(0))  # as `passes` says
 
 
 def key_names(number: int, width: int) -> list[str]:
@@ -125,7 +128,13 @@ def plan(script: Script) -> Plan:
     """The planned join, with the script's settings put in."""
     settings = script.settings
     streams = [_stream(i, declared, settings) for i, declared in enumerate(script.inputs)]
-    planned = sj.join(*streams, driver=sj.RoundRobin(settings.quota), propagate=settings.propagate).plan
+    planned = sj.join(
+        *streams,
+        how=settings.how,
+        where=_WHERE if settings.where else None,
+        driver=sj.RoundRobin(settings.quota),
+        propagate=settings.propagate,
+    ).plan
     merging = MergePolicy(
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
@@ -187,8 +196,12 @@ class Player:
         self.plan = plan(script)
         self.keys = len(script.inputs[0].types)
         names = self.plan.spec.output.names
-        self.ids = [names.index(f"{NAMES[i]}_id") for i in range(len(script.inputs))]
-        self.xs = [names.index(f"{NAMES[i]}_x") for i in range(len(script.inputs))]
+        alone = script.settings.forgets_matched  # only the left input's columns leave
+        self.ids = [
+            names.index("id" if alone else f"{NAMES[i]}_id")
+            for i in range(1 if alone else len(script.inputs))
+        ]
+        self.xs = [names.index("x" if alone else f"{NAMES[i]}_x") for i in range(len(self.ids))]
         self.run = self._start(None)
 
     def _start(self, snapshot: bytes | None) -> _Watched:

@@ -7,7 +7,7 @@ and every data row has an `id` of its own by which results, violations and state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -162,7 +162,7 @@ class Input(_Compact):
 
 @dataclass(frozen=True, repr=False)
 class Settings(_Compact):
-    """How the engine is set: none of it may change an answer."""
+    """How the engine is set, and what kind of join it is; only `how` and `where` change the answer."""
 
     unit: str = "second"
     fanout: int = 6
@@ -173,6 +173,22 @@ class Settings(_Compact):
     quota: int | None = None
     weak_hash: bool = False
     propagate: bool = True
+    how: str = "inner"
+    where: bool = False  # whether `passes` is a condition on the joined row
+
+    @property
+    def preserved(self) -> tuple[int, ...]:
+        """The inputs whose tuples are results also without a match."""
+        return {"left": (0,), "right": (1,), "full": (0, 1), "left_anti": (0,)}.get(self.how, ())
+
+    @property
+    def forgets_matched(self) -> bool:
+        return self.how in ("left_semi", "left_anti")
+
+
+def passes(settings: Settings, ids: Sequence[int]) -> bool:
+    """The condition on a joined row, by the ids of its first two components."""
+    return not settings.where or (ids[0] ^ ids[1]) & 3 != 0
 
 
 @dataclass(frozen=True)

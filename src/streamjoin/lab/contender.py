@@ -76,7 +76,6 @@ def joined(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
             return join(
                 stream(one, name="one", key="k", unique=task.punctuated),
                 stream(many, name="many", key="k", punctuation=end),
-                buckets=4,
             ).dataframe()
     rows = many.where("not is_end").drop("is_end") if task.punctuated else many
     return one.join(rows, "k")

@@ -7,12 +7,13 @@ always safe.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
+from streamjoin.punctuation import ANY
 from streamjoin.state.promises import KeyPatterns, pattern_mask
 from streamjoin.state.run import Run, match
 
@@ -37,9 +38,9 @@ class Arrivals:
 
     `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
-    batch, wherever they went; `progress_us` promises that nothing earlier will come. What the
-    declared order of arrival implies stands apart: rows `behind` it, and keys and patterns that
-    are closed after the batch.
+    batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
+    `progress_us` promises that nothing earlier will come. What the declared order of arrival
+    implies stands apart: rows `behind` it, and keys and patterns that are closed after the batch.
     """
 
     rows: Batch
@@ -48,6 +49,7 @@ class Arrivals:
     latest_us: int | None = None
     progress_us: int | None = None
     null_keys: int = 0
+    unkeyed: Batch | None = None
     rows_at: Positions | None = None
     keys_at: Positions | None = None
     patterns_at: Positions | None = None
@@ -58,6 +60,11 @@ class Arrivals:
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:
         return cls(layout.empty(), layout.keys_only.empty())
+
+    def and_nothing_more(self) -> Arrivals:
+        """The same, and the input has ended."""
+        everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
+        return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
 
     def after_own_promise(self) -> Mask:
         """Rows that stand behind a promise of this same batch that covers them."""

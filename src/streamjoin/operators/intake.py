@@ -45,6 +45,7 @@ class Intake:
     stream: Stream
     layout: Layout
     hash: Hash = hash_keys
+    keep_unkeyed: bool = False  # rows with null keys are results of their own
 
     def __post_init__(self) -> None:
         arrival = self.stream.arrival
@@ -74,6 +75,7 @@ class Intake:
             self.layout.keys_only.empty(),
             latest_us=latest,
             null_keys=len(data) - len(rows_in),
+            unkeyed=self._batch(table, keys, time, data[~has_key[data]]) if self.keep_unkeyed else None,
             rows_at=None if at is None else at.take(rows_in),
         )
         if marks is not None:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from streamjoin.batch import Layout
 from streamjoin.metadata import OnViolation
+from streamjoin.operators.join_type import INNER, JoinType
+from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.strategies import Strategies
 from streamjoin.state.side import MergePolicy
 
@@ -38,6 +40,8 @@ class JoinSpec:
     name: str
     inputs: tuple[InputSpec, ...]
     output: pa.Schema
+    how: JoinType = INNER
+    where: Predicate | None = None
     strategies: Strategies = field(default_factory=Strategies)
     merging: MergePolicy = field(default_factory=MergePolicy)
     propagate: bool = True
@@ -58,14 +62,22 @@ class JoinSpec:
     def key_names(self) -> list[str]:
         return list(self.output.names[: len(self.key_types)])
 
+    def first_column(self, number: int) -> int:
+        """Where the output columns of one input begin, beside the key."""
+        return len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
+
     def payload_names(self, number: int) -> list[str]:
-        """The output names of one input's columns beside the key."""
-        first = len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
+        """The output names of one input's columns beside the key; none where they do not leave."""
+        first = self.first_column(number)
         return list(self.output.names[first : first + len(self.inputs[number].layout.payload_types)])
 
     def identity(self) -> dict[str, Any]:
         """What must not change between a stop and a restart."""
+        how = {} if self.how == INNER else {"how": self.how.name}
+        where = {} if self.where is None else {"where": str(self.where.expression)}
         return {
+            **how,
+            **where,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],

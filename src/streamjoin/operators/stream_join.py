@@ -5,9 +5,14 @@ Rules (design section 4), for input i with state S_i, window W_i, progress P_i:
 - a result has one tuple per input, equal keys, and (latest time) - t_i <= W_i for every i;
 - a tuple of S_i is *useless* when for every other input m: m is closed for its key, or
   P_m > t + W_i. Tested on arrival after probing, on promises and on progress;
-- a key is *finished* when every input is closed for it, or some input is closed for it and holds
-  no tuple of it that is not useless. It is announced once, its tuples are forgotten, later
-  arrivals are dropped; no result for it ever follows.
+- a key is *spent* when every input is closed for it, or some input is closed for it and holds no
+  tuple of it that is not useless: nothing of it will match any more. Its tuples are forgotten,
+  later arrivals are dropped;
+- a key is *finished* when it is spent and every preserved input is closed for it. It is announced
+  once; no result for it ever follows.
+
+A tuple of a preserved input (outer and anti joins) that matched nothing leaves padded with nulls
+when it is let go of: useless, or its key spent.
 
 Promises act after the rows before them on their own input; progress acts after the whole batch.
 Every public step leaves a state that can be stored and restored. Nothing here knows how it is
@@ -27,15 +32,17 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Mask, concat
-from streamjoin.kernels.assemble import assemble
+from streamjoin.kernels.assemble import Component, assemble, pad
 from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
 from streamjoin.operators.progress import Progress
 from streamjoin.operators.queues import InputQueue
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
+from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, RunNames, Side
 
 
@@ -55,6 +62,7 @@ class Counters:
     duplicate_key: int = 0
     after_promise: int = 0
     probes: int = 0
+    padded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,7 @@ class Held:
 
 
 Output: TypeAlias = Results | Finished | Violation
+_NO_COLUMNS = pa.RecordBatch.from_arrays([], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,8 @@ class StreamJoin:
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
+        if arrived.unkeyed is not None and i in self.spec.how.preserved:
+            yield from self._padded(i, arrived.unkeyed, np.arange(len(arrived.unkeyed)))
         keys, keys_at = self.pledges[i].fulfilled(*self._not_closed_yet(i, arrived))
         patterns, patterns_at = self.pledges[i].fulfilled_patterns(
             arrived.patterns, arrived.patterns_at, self.promises[i]
@@ -195,19 +206,81 @@ class StreamJoin:
             {other: self.sides[other].match(rows) for other in others},
             tuple(spec.window_us for spec in self.spec.inputs),
             self.spec.frame_rows,
+            self.spec.how.tracked,
         )
-        live = [side.live_rows for side in self.sides]
-        for frame in probe.frames(self.spec.strategies.probe.sequence(others, live)):
-            self.results += len(frame[0][1])
-            yield Results(assemble(frame, self.spec.output))
+        matches = Matches(probe)
+        yield from self._results(probe, matches)
         self.counters[i].probes += len(rows) * len(others)
         stored = self._worth_keeping(i, rows, probe)
+        if self.spec.how.forgets_matched and i == 0:
+            stored &= ~matches.driving
         kept = rows.where(stored)
         self.counters[i].stored += len(kept)
         self.counters[i].dropped += len(rows) - len(kept)
-        self.sides[i].append(kept)
+        if i in self.spec.how.preserved:
+            yield from self._padded(i, rows, np.flatnonzero(~stored & ~matches.driving))
+        flags = matches.driving[stored] if matches.driving.any() else None
+        self.sides[i].append(kept, flags)
         if self.spec.inputs[i].unique:
             yield from self._close_seen(i, rows, stored, probe)
+
+    def _results(self, probe: Probe, matches: Matches) -> Iterator[Output]:
+        """What the rows of a probe give, noting which tuples have matched."""
+        others = self._others(probe.driver)
+        how = self.spec.how
+        if how.forgets_matched and self.spec.where is None and not self.spec.windowed:
+            matches.note_keys(others[0])
+        else:
+            live = [side.live_rows for side in self.sides]
+            for frame in probe.frames(self.spec.strategies.probe.sequence(others, live)):
+                passing, rows = self._passing(frame)
+                matches.note(passing)
+                if how.combinations and rows.num_rows:
+                    self.results += rows.num_rows
+                    yield Results(rows)
+        if how.forgets_matched:
+            yield from self._forget_matched(probe, matches)
+
+    def _passing(self, frame: list[Component]) -> tuple[list[Component], pa.RecordBatch]:
+        """The combinations for which the join's condition holds."""
+        where = self.spec.where
+        if where is None:
+            return frame, assemble(frame, self.spec.output) if self.spec.how.combinations else _NO_COLUMNS
+        rows = assemble(frame, where.joined)
+        passing = where.passing([rows])
+        if len(passing) == rows.num_rows:
+            return frame, rows
+        return [(batch, numbers[passing]) for batch, numbers in frame], rows.take(pa.array(passing))
+
+    def _forget_matched(self, probe: Probe, matches: Matches) -> Iterator[Output]:
+        """Left tuples that have matched leave: as results of a semi join, silently of an anti join."""
+        if probe.driver == 0:
+            if self.spec.how.first_match:
+                yield from self._alone(0, probe.rows, np.flatnonzero(matches.driving))
+            return
+        touched = []
+        for run, rows in matches.stored(0):
+            if self.spec.how.first_match:
+                yield from self._alone(0, run.batch, rows)
+            self.counters[0].purged += run.kill(rows)
+            if len(rows) and not self.promises[0].empty:
+                keys = run.batch.only_keys().take(rows).distinct_keys()
+                touched.append(keys.where(self.promises[0].closed(keys)))
+        if any(map(len, touched)):
+            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+
+    def _padded(self, i: int, batch: Batch, rows: Ints) -> Iterator[Output]:
+        """Tuples of a preserved input that matched nothing."""
+        self.counters[i].padded += len(rows)
+        yield from self._alone(i, batch, rows)
+
+    def _alone(self, i: int, batch: Batch, rows: Ints) -> Iterator[Output]:
+        """Tuples of one input as results, nulls in the columns of the others."""
+        first, output = self.spec.first_column(i), self.spec.output
+        for start in range(0, len(rows), self.spec.frame_rows):
+            some = rows[start : start + self.spec.frame_rows]
+            self.results += len(some)
+            yield Results(pad((batch, some), first, output))
 
     def _worth_keeping(self, i: int, rows: Batch, probe: Probe) -> Mask:
         """Which rows may still join something that comes later."""
@@ -301,41 +374,50 @@ class StreamJoin:
         held = []
         for i in range(len(self.sides)):
             doomed = np.logical_and.reduce([closed[other] for other in self._others(i)])
-            self._forget_tuples(i, keys.where(doomed))
+            yield from self._forget_tuples(i, keys.where(doomed))
             rest = np.flatnonzero(~doomed)
             present: Mask = np.zeros(len(keys), np.bool_)
-            present[rest] = self._still_held(i, keys.take(rest), [mask[rest] for mask in closed])
+            still = keys.take(rest)
+            yield from self._forget_useless(i, still, [mask[rest] for mask in closed])
+            present[rest] = self.sides[i].present(still)
             held.append(present)
         closed_by_all = np.logical_and.reduce(closed)
-        finished = closed_by_all | np.logical_or.reduce(
+        spent = closed_by_all | np.logical_or.reduce(
             [mask & ~present for mask, present in zip(closed, held, strict=True)]
         )
         for i, present in enumerate(held):
-            self._forget_tuples(i, keys.where(finished & present))
+            yield from self._forget_tuples(i, keys.where(spent & present))
+        finished = np.logical_and.reduce([spent, *(closed[i] for i in self.spec.how.preserved)])
         if new is not None:
             new.remember(keys.where(~closed_by_all))
             self.pledges[new.input].forget(keys)
         if finished.any():
             yield from self._announce(keys, finished, closed_by_all)
 
-    def _forget_tuples(self, i: int, keys: Batch) -> None:
+    def _forget_tuples(self, i: int, keys: Batch) -> Iterator[Output]:
         """Let go of everything input i holds of these keys."""
         for hit in self.sides[i].match(keys):
+            if i in self.spec.how.preserved:
+                yield from self._release(i, hit.run, hit.live()[1])
             self.counters[i].purged += hit.run.kill_stretches(hit.start, hit.count)
 
-    def _still_held(self, i: int, keys: Batch, closed: Sequence[Mask]) -> Mask:
-        """For each key, whether input i holds a tuple of it that is not useless.
-
-        Tuples that some inputs have closed and all others have passed by go now; that takes a
+    def _forget_useless(self, i: int, keys: Batch, closed: Sequence[Mask]) -> Iterator[Output]:
+        """Let go of tuples that some inputs have closed and all others have passed by; that takes a
         window and a third input.
         """
-        if len(self.sides) > 2 and self.spec.inputs[i].window_us is not None:
-            for hit in self.sides[i].match(keys):
-                position, rows = hit.live()
-                group = hit.probe[position]
-                useless = self._useless(i, hit.run.batch, rows, [mask[group] for mask in closed])
-                self.counters[i].purged += hit.run.kill(rows[useless])
-        return self.sides[i].present(keys)
+        if len(self.sides) == 2 or self.spec.inputs[i].window_us is None:
+            return
+        for hit in self.sides[i].match(keys):
+            position, rows = hit.live()
+            group = hit.probe[position]
+            useless = rows[self._useless(i, hit.run.batch, rows, [mask[group] for mask in closed])]
+            yield from self._release(i, hit.run, useless)
+            self.counters[i].purged += hit.run.kill(useless)
+
+    def _release(self, i: int, run: Run, rows: Ints) -> Iterator[Output]:
+        """Live tuples of input i are about to go: those that matched nothing are results."""
+        if i in self.spec.how.preserved:
+            yield from self._padded(i, run.batch, run.unmatched(rows))
 
     def _announce(self, keys: Batch, finished: Mask, closed_by_all: Mask) -> Iterator[Output]:
         """Tell of finished keys once; forget promises that nobody can break any more."""
@@ -381,22 +463,23 @@ class StreamJoin:
             for other in self._others(i):
                 if self.reached[other] > before[other]:
                     start, stop = before[other] - spec.window_us, self.reached[other] - spec.window_us
-                    touched += self._invalidate(i, start, stop)
+                    yield from self._invalidate(i, start, stop, touched)
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
-    def _invalidate(self, i: int, start_us: int, stop_us: int) -> Iterator[Batch]:
-        """Drop useless rows of input i with start <= time < stop; gives the keys that it may finish."""
+    def _invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
+        """Drop useless rows of input i with start <= time < stop; adds the keys that it may finish."""
         for run in self.sides[i].runs:
             rows = run.live_between(start_us, stop_us)
             if len(rows) == 0:
                 continue
             # with two inputs, the one other input has passed them all by
             gone = rows if len(self.sides) == 2 else self._useless_by_any_means(i, run.batch, rows)
+            yield from self._release(i, run, gone)
             self.counters[i].invalidated += run.kill(gone)
             if len(gone) and not self.promises[i].empty:
                 keys = run.batch.only_keys().take(np.sort(gone)).distinct_keys()
-                yield keys.where(self.promises[i].closed(keys))
+                touched.append(keys.where(self.promises[i].closed(keys)))
 
     def _useless_by_any_means(self, i: int, batch: Batch, rows: Ints) -> Ints:
         rows = np.sort(rows)

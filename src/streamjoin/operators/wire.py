@@ -46,6 +46,7 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
             keys=keys.slice(first, last - first),
             keys_at=None if keys_at is None else keys_at.slice(first, last),
             null_keys=arrivals.null_keys if bucket == 0 else 0,
+            unkeyed=arrivals.unkeyed if bucket == 0 else None,
         )
         for piece in _pieces(share, limit_bytes):
             yield bucket, piece
@@ -82,6 +83,7 @@ def to_bytes(arrivals: Arrivals) -> bytes:
     header = {
         "rows": put_batch(arrivals.rows),
         "keys": put_batch(arrivals.keys),
+        "unkeyed": None if arrivals.unkeyed is None else put_batch(arrivals.unkeyed),
         "rows_at": put_positions(arrivals.rows_at),
         "keys_at": put_positions(arrivals.keys_at),
         "patterns_at": put_positions(arrivals.patterns_at),
@@ -114,6 +116,7 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         latest_us=header["latest"],
         progress_us=header["progress"],
         null_keys=header["null_keys"],
+        unkeyed=None if header["unkeyed"] is None else batch("unkeyed", layout),
         rows_at=positions("rows_at"),
         keys_at=positions("keys_at"),
         patterns_at=positions("patterns_at"),
@@ -131,6 +134,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         latest_us=max((share.latest_us for share in shares if share.latest_us is not None), default=None),
         progress_us=max((s.progress_us for s in shares if s.progress_us is not None), default=None),
         null_keys=sum(share.null_keys for share in shares),
+        unkeyed=concat(layout, [share.unkeyed for share in shares if share.unkeyed is not None]),
         rows_at=rows_at,
         keys_at=_joined_positions([share.keys_at for share in shares]),
         patterns_at=_joined_positions([share.patterns_at for share in shares]),

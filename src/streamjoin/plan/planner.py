@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Control, Marked, Ordered, Stream
+from streamjoin.operators.join_type import join_type
+from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.spec import InputSpec, JoinSpec
 from streamjoin.operators.strategies import (
     FewestRowsFirst,
@@ -21,7 +25,7 @@ from streamjoin.operators.strategies import (
     Sequential,
     Strategies,
 )
-from streamjoin.plan.output import output_schema
+from streamjoin.plan.output import joined_schema
 from streamjoin.plan.safety import Bound, check
 from streamjoin.plan.types import common_type, plain
 from streamjoin.state.side import MergePolicy
@@ -79,12 +83,16 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     )
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
+    how = join_type(options.how, len(streams))
+    joined = joined_schema(streams, key_types)
     strategies, reasons = _choose_strategies(options)
     merging = MergePolicy(dead_share=0.2 if options.goal == "memory" else 0.5)
     spec = JoinSpec(
         options.name,
         inputs,
-        output_schema(streams, key_types),
+        joined if how.combinations else joined_schema(streams[:1], key_types),
+        how,
+        _predicate(options.where, joined),
         strategies,
         merging,
         propagate=options.propagate,
@@ -93,7 +101,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
 
 
 def _check_options(options: JoinOptions) -> None:
-    built = {"how": ("inner",), "where": (None,), "operator": (None,), "memory": (None,)}
+    built = {"operator": (None,), "memory": (None,)}
     for what, values in built.items():
         value = getattr(options, what)
         if not any(value is known or (isinstance(value, str) and value == known) for known in values):
@@ -104,6 +112,11 @@ def _check_options(options: JoinOptions) -> None:
         raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
     if not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
+
+
+def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:
+    """The condition on joined rows that the operator tests; SQL text is for Spark to test."""
+    return None if where is None or isinstance(where, str) else Predicate(where, joined)
 
 
 def _check_inputs(streams: Sequence[Stream]) -> None:

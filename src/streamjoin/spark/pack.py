@@ -47,6 +47,7 @@ class Packer:
     null_is_wildcard: bool = False
     closing: bool = False
     sequenced: bool = False
+    keep_unkeyed: bool = False  # rows with null keys are results of their own
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
@@ -91,6 +92,7 @@ class Packer:
             self.layout.keys_only.empty(),
             latest_us=latest_time(time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
+            unkeyed=self._unkeyed(columns, keys, time, data & ~has_key),
             rows_at=None if at is None else at.take(chosen),
         )
         if marks is not None and marks.any():
@@ -109,6 +111,11 @@ class Packer:
         parts += [_as_type(columns[f"p{i}"], dtype) for i, dtype in enumerate(self.layout.payload_types)]
         everything = self.layout.batch(parts)
         return everything if len(chosen) == len(everything) else everything.take(chosen)
+
+    def _unkeyed(
+        self, columns: dict[str, Any], keys: list[Any], time: Ints | None, mask: Mask
+    ) -> Batch | None:
+        return self._rows(columns, keys, time, np.flatnonzero(mask)) if self.keep_unkeyed else None
 
     def _with_marked(
         self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]

@@ -63,10 +63,11 @@ class Stopwatch:
 class BucketJoin(StatefulProcessor):
     """Handles one bucket after another; Spark makes one per task."""
 
-    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str) -> None:
+    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str, *, ends: bool = False) -> None:
         self.spec = spec
         self.emitter = emitter
         self.cache_name = cache_name
+        self.ends = ends  # batch inputs: nothing follows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = BucketStore(handle)
@@ -108,10 +109,13 @@ class BucketJoin(StatefulProcessor):
         for frame in frames:
             for number, blob in zip(frame["input"], frame["blob"], strict=True):
                 shares.setdefault(number, []).append(from_bytes(blob, self.spec.inputs[number].layout))
-        return {
+        arrivals = {
             number: together(self.spec.inputs[number].layout, found)
             for number, found in sorted(shares.items())
         }
+        if not self.ends:
+            return arrivals
+        return {number: arrived.and_nothing_more() for number, arrived in arrivals.items()}
 
     def _check_identity(self) -> None:
         """Refuse a checkpoint of another join, also where no bucket would find its old state."""

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Closing, Marked, Stream
+from streamjoin.operators.join_type import INNER
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
@@ -90,8 +91,9 @@ class SparkJoin:
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
+        ends = not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
-            BucketJoin(self.spec, emitter, self._cache_name()),
+            BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
             from_arrow_schema(emitter.schema),
             "append",
             "none",
@@ -108,23 +110,32 @@ class SparkJoin:
         if not can_be_direct(self.spec.output):
             return self.rows(self.emitted(Packed()))
         emitted = self.emitted(RowsOnly(self.spec.output))
-        return emitted.select(
+        rows = emitted.select(
             *(
                 _from_micros(_quoted(field.name), field.dataType).alias(field.name)
                 for field in self.output_type()
             )
         )
+        return self._passing(rows)
 
     def rows(self, packed: DataFrame) -> DataFrame:
         """The results among what was emitted packed, in the output columns."""
         blobs = packed.where(F.col("kind") == ROWS).select("blob")
-        return blobs.mapInArrow(unpack_rows, self.output_type())
+        return self._passing(blobs.mapInArrow(unpack_rows, self.output_type()))
 
     def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
         """Everything that was emitted packed, or one kind of it, tagged."""
         tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
         wanted = packed if kind is None else packed.where(F.col("kind") == kind)
-        return wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        found = wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        return self._passing(found, others=F.col("_kind") != "row")
+
+    def _passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
+        """The rows for which an SQL condition of an inner join holds, and `others`."""
+        where = self.plan.options.where
+        if not isinstance(where, str):
+            return rows
+        return rows.where(F.expr(where) if others is None else others | F.expr(where))
 
     def output_type(self) -> T.StructType:
         """The output columns in Spark's types."""
@@ -132,7 +143,8 @@ class SparkJoin:
             T.StructField(name, dtype)
             for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
         ]
-        for number, stream in enumerate(self.plan.streams):
+        leaving = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
+        for number, stream in enumerate(leaving):
             fields += [
                 T.StructField(name, stream.source.schema[column].dataType)
                 for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
@@ -160,6 +172,7 @@ class SparkJoin:
             null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
             closing=isinstance(source, Closing),
             sequenced=bool(stream.sequence),
+            keep_unkeyed=number in self.spec.how.preserved,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
@@ -204,6 +217,12 @@ def default_buckets(spark: SparkSession) -> int:
 
 
 def _refuse_unbuilt(plan: Plan) -> None:
+    if isinstance(plan.options.where, str) and plan.spec.how is not INNER:
+        raise InvalidJoin(
+            f"where={plan.options.where!r}: SQL is tested on the rows of an inner join; "
+            f"a {plan.spec.how.name} join must know it while it joins: give a pyarrow expression "
+            'such as pc.field("price") > 10'
+        )
     for stream in plan.streams:
         if stream.arrival is not None:
             raise InvalidJoin(

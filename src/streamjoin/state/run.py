@@ -2,7 +2,8 @@
 
 The rows of a run never change, so any copy of them found under the run's name is right. What
 does change is small and kept beside them: a dead flag per row (set by purging, cleared never)
-and room for a matched flag per row (outer, semi and anti joins). Both live in the manifest.
+and, for outer joins, a matched flag per row (set when it took part in a result). Both live in
+the manifest.
 
 A time index is built on first need: the row numbers in time order, so that an invalidation
 touches only the rows between the old and the new bound.
@@ -87,6 +88,21 @@ class Run:
         if self.dead is None or len(groups) == 0:
             return np.ones(len(groups), np.bool_)
         return np.logical_or.reduceat(~self.dead, groups.start)
+
+    def mark_matched(self, rows: Ints) -> None:
+        """Remember that these rows took part in a result."""
+        if self.matched is None:
+            self.matched = np.zeros(len(self), np.bool_)
+        self.matched[rows] = True
+
+    def matched_between(self, start: int, stop: int) -> Mask:
+        """The matched flags of the live rows of a stretch."""
+        flags: Mask = np.zeros(stop - start, np.bool_) if self.matched is None else self.matched[start:stop]
+        return flags if self.dead is None else flags[~self.dead[start:stop]]
+
+    def unmatched(self, rows: Ints) -> Ints:
+        """Those of the rows that never took part in a result."""
+        return rows if self.matched is None else rows[~self.matched[rows]]
 
     def kill(self, rows: Ints) -> int:
         """Mark distinct rows dead; returns how many were live."""
