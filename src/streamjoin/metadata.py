@@ -171,6 +171,7 @@ class Stream:
     columns: tuple[str, ...] | None = None
     punctuation: PunctuationSource | None = None
     on_violation: OnViolation = "drop"
+    heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
     source: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -41,8 +41,8 @@ def verdict(script: Script) -> Failed | None:
 class _Checker:
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.model = Naive(script)
         self.player = Player(script)
+        self.model = Naive(script, self.player.plan.spec.strategies.driver)
         self.at = -1
         self.found: Counter[tuple[int, Ids]] = Counter()
         self.by_id: dict[int, Took] = {}

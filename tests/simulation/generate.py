@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.script import (
+    KNOWS,
     START,
     Advance,
     End,
@@ -78,6 +79,7 @@ class Style(NamedTuple):
     counts: tuple[int, ...] = (2, 2, 2, 3, 3, 4)  # of inputs
 
 
+DRIVERS = ("round_robin", "random", "priority", "clusters")
 HOW = ("left", "right", "full", "left_semi", "left_anti")
 STYLES = (
     Style((12, 12, 5, 2, 5, 64)),
@@ -214,7 +216,26 @@ def _shape(rng: Random, *, count: int, keys: tuple[int, int] = (2, 8)) -> Shape:
     elif rng.random() < 0.5:
         settings = replace(settings, how=rng.choice(HOW if count == 2 else ("left",)))
     settings = replace(settings, where=rng.random() < 0.15)
+    settings = replace(settings, operator=_operator(rng, inputs) if rng.random() < 0.3 else None)
+    if any(one.window is None for one in inputs) and settings.operator == "wjoin":
+        settings = replace(settings, operator=None)  # rows would stay: nothing but a window lets them go
     return Shape(tuple(inputs), settings, domain)
+
+
+def _operator(rng: Random, inputs: list[Input]) -> str | None:
+    """A preset that can run these inputs."""
+    facts = {
+        "window": any(one.window is not None for one in inputs),
+        "unique": any(one.unique for one in inputs),
+        "arrival": any(one.clustered is not None or one.ordered is not None for one in inputs),
+    }
+    fitting = [
+        name
+        for name, knows in KNOWS.items()
+        if (not facts["window"] or "window" in knows)
+        and all(facts[fact] for fact in ("unique", "arrival") if fact in knows)
+    ]
+    return rng.choice(fitting)
 
 
 def _plain(shape: Shape) -> Shape:
@@ -277,4 +298,6 @@ def _settings(rng: Random, *, weak: bool) -> Settings:
         quota=rng.choice((None, 1, 2, 5)),
         weak_hash=weak,
         propagate=rng.random() > 0.05,
+        driver=rng.choice(DRIVERS[: 3 if weak else 4]),  # clusters are told apart by their hash
+        order=rng.choice(("sequential", "sequential", "value_oriented")),
     )

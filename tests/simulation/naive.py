@@ -14,12 +14,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.elements import (
     NEVER,
     Key,
     Promise,
+    Queue,
     Side,
     Stand,
     Took,
@@ -32,6 +33,7 @@ from tests.simulation.elements import (
     wider,
 )
 from tests.simulation.script import (
+    KNOWS,
     Advance,
     End,
     Eq,
@@ -45,6 +47,7 @@ from tests.simulation.script import (
     Script,
     Settings,
     Star,
+    known,
     passes,
     rank,
 )
@@ -52,12 +55,23 @@ from tests.simulation.script import (
 Ids = tuple[int | None, ...]  # of a result's components; None where it is padded
 
 
+class Seen(NamedTuple):
+    """What a driver may know of an input's rows in this batch."""
+
+    input: int
+    rows_left: int
+    unique: bool
+    live_rows: int
+    cluster_left: int
+
+
 class Naive:
     """The model of one script; `play` each operation, then compare."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, driver: Any) -> None:
         self.script = script
-        self.sides = [Side(declared) for declared in script.inputs]
+        self.driver = driver
+        self.sides = [Side(known(declared, script.settings)) for declared in script.inputs]
         self.reached = [NEVER] * len(self.sides)
         self.took: list[Took] = []
         self.violations: list[tuple[int, str, bool, int]] = []
@@ -100,21 +114,56 @@ class Naive:
             arrived, says = self._data(i, rows.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
-            counted = self._pledge(i, says + promises.get(i, []))
+            counted = self._heeded(self._pledge(i, says + promises.get(i, [])))
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
-        previous = -1
+        held = [len(side.live_ids) for side in self.sides]
+        previous: int | None = None
+        last: Key | None = None  # of the rows handed out last
         while queues:
-            i = min((i for i in queues if i > previous), default=min(queues))
-            batch, says, queues[i] = take(queues[i], self.script.settings.quota)
-            if not queues[i][0] and not queues[i][1]:
-                del queues[i]
-            self._join(i, batch)
-            self._close(i, says)
-            previous = i
+            seen = [
+                self._seen(i, queues[i], held[i], last if i == previous else None) for i in sorted(queues)
+            ]
+            previous, quota = self.driver.choose(seen, previous)
+            batch, says, queues[previous] = take(queues[previous], quota)
+            if not queues[previous][0] and not queues[previous][1]:
+                del queues[previous]
+            last = key_of(batch[-1].row) if batch else None
+            self._turn(previous, batch, says)
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, progress or {})
+
+    def _seen(self, i: int, queue: Queue, held: int, last: Key | None) -> Seen:
+        rows, declared = queue[0], self.sides[i].declared
+        follows = declared.clustered is not None or declared.ordered is not None
+        same = itertools.takewhile(lambda each: key_of(each.row) == last, rows if follows else [])
+        return Seen(i, len(rows), declared.unique, held, len(list(same)))
+
+    def _heeded(self, says: list[Promise]) -> list[Promise]:
+        """Operators that know no punctuations still know that an input has ended."""
+        operator = self.script.settings.operator
+        if operator is None or "punctuation" in KNOWS[operator]:
+            return says
+        return [one for one in says if one.key is None and all(isinstance(p, Star) for p in one.patterns)]
+
+    def _turn(self, i: int, rows: list[Stand], says: list[Promise]) -> None:
+        """Rows and the promises behind them; value-oriented, those that others wait for come first."""
+        if self.script.settings.order == "value_oriented":
+            others = [side for side in self.sides if side is not self.sides[i]]
+
+            def awaited(key: Key | None) -> bool:
+                return key is not None and any(side.promised(key) for side in others)
+
+            urgent = [each for each in rows if awaited(key_of(each.row))]
+            if urgent and len(urgent) < len(rows):
+                now = [promise for promise in says if awaited(promise.key)]
+                self._join(i, urgent)
+                self._close(i, now)
+                rows = [each for each in rows if each not in urgent]
+                says = [promise for promise in says if promise not in now]
+        self._join(i, rows)
+        self._close(i, says)
 
     def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Promise]]:
         """Data rows with keys and where they stand, and the promises among the rows."""

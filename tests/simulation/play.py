@@ -124,6 +124,17 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
     )
 
 
+def driver(settings: Settings) -> Any:
+    """The driver of a script: the model follows it, it does not check it."""
+    kinds = {
+        "round_robin": sj.RoundRobin,
+        "random": sj.RandomInput,
+        "priority": sj.Priority,
+        "clusters": sj.FollowClusters,
+    }
+    return kinds[settings.driver](settings.quota)
+
+
 def plan(script: Script) -> Plan:
     """The planned join, with the script's settings put in."""
     settings = script.settings
@@ -132,7 +143,9 @@ def plan(script: Script) -> Plan:
         *streams,
         how=settings.how,
         where=_WHERE if settings.where else None,
-        driver=sj.RoundRobin(settings.quota),
+        driver=driver(settings),
+        order=settings.order,
+        operator=settings.operator,
         propagate=settings.propagate,
     ).plan
     merging = MergePolicy(

@@ -8,7 +8,7 @@ and every data row has an `id` of its own by which results, violations and state
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -160,6 +160,17 @@ class Input(_Compact):
         return self.sequence > 0 or self.clustered is not None or self.ordered is not None
 
 
+KNOWS = {
+    "shj": (),
+    "xjoin": (),
+    "pjoin": ("punctuation",),
+    "wjoin": ("window",),
+    "pwjoin": ("punctuation", "window"),
+    "mjoin_1np": ("punctuation", "window", "unique"),
+    "mjoin_1nc": ("punctuation", "window", "unique", "arrival"),
+}
+
+
 @dataclass(frozen=True, repr=False)
 class Settings(_Compact):
     """How the engine is set, and what kind of join it is; only `how` and `where` change the answer."""
@@ -173,6 +184,9 @@ class Settings(_Compact):
     quota: int | None = None
     weak_hash: bool = False
     propagate: bool = True
+    driver: str = "round_robin"
+    order: str = "sequential"
+    operator: str | None = None
     how: str = "inner"
     where: bool = False  # whether `passes` is a condition on the joined row
 
@@ -184,6 +198,18 @@ class Settings(_Compact):
     @property
     def forgets_matched(self) -> bool:
         return self.how in ("left_semi", "left_anti")
+
+
+def known(declared: Input, settings: Settings) -> Input:
+    """What the operator uses of what is declared."""
+    if settings.operator is None:
+        return declared
+    knows = KNOWS[settings.operator]
+    if "unique" not in knows:
+        declared = replace(declared, unique=False)
+    if "arrival" not in knows:
+        declared = replace(declared, clustered=None, ordered=None)
+    return declared
 
 
 def passes(settings: Settings, ids: Sequence[int]) -> bool:

@@ -11,10 +11,17 @@ import pyarrow as pa
 
 from streamjoin.batch import Layout
 from streamjoin.metadata import OnViolation
+from streamjoin.operators.drivers import RoundRobin
 from streamjoin.operators.join_type import INNER, JoinType
+from streamjoin.operators.orders import Sequential
 from streamjoin.operators.predicate import Predicate
-from streamjoin.operators.strategies import Strategies
+from streamjoin.operators.purging import PurgeImmediately
+from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
 from streamjoin.state.side import MergePolicy
+
+DEFAULT_STRATEGIES = Strategies(
+    RoundRobin(), Sequential(), PurgeImmediately(), FewestRowsFirst(), KeepInMemory()
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class InputSpec:
     partitions: int = 1
     on_violation: OnViolation = "drop"
     arrival: str = ""  # what is declared of the order of arrival, in words
+    heeds_promises: bool = True  # False for operators that know no punctuations
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class JoinSpec:
     output: pa.Schema
     how: JoinType = INNER
     where: Predicate | None = None
-    strategies: Strategies = field(default_factory=Strategies)
+    strategies: Strategies = DEFAULT_STRATEGIES
     merging: MergePolicy = field(default_factory=MergePolicy)
     propagate: bool = True
     buckets: int = 1

@@ -39,8 +39,11 @@ from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
 from streamjoin.operators.progress import Progress
+from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.queues import InputQueue
 from streamjoin.operators.spec import JoinSpec
+from streamjoin.operators.strategies import Waiting
+from streamjoin.punctuation import Wildcard
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
 from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, RunNames, Side
@@ -63,6 +66,7 @@ class Counters:
     after_promise: int = 0
     probes: int = 0
     padded: int = 0
+    waited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +153,12 @@ class StreamJoin:
         while waiting := [queue for queue in queues if not queue.done]:
             previous, quota = self.spec.strategies.driver.choose(waiting, previous)
             queue = next(queue for queue in waiting if queue.input == previous)
-            rows, keys, patterns = queue.take(quota)
-            yield from self._join(previous, rows)
-            yield from self._close(previous, keys, patterns)
+            yield from self._turn(previous, *queue.take(quota))
         for i, arrived in sorted(arrivals.items()):
             if arrived.implied_keys is not None:
                 yield from self._close(i, arrived.implied_keys, arrived.implied_patterns)
         yield from self._advance(arrivals)
-        yield from self._settle_due(batch_ends=True)
+        yield from self._settle_due(idle=True)
         for side in self.sides:
             side.drop_dead()
         self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
@@ -177,10 +179,47 @@ class StreamJoin:
         patterns, patterns_at = self.pledges[i].fulfilled_patterns(
             arrived.patterns, arrived.patterns_at, self.promises[i]
         )
-        rows = self.spec.strategies.order.arrange(admitted.rows)
-        queue = InputQueue(i, rows, admitted.at, keys, keys_at, patterns, patterns_at)
+        spec = self.spec.inputs[i]
+        if not spec.heeds_promises:  # but that an input has ended is no matter of what is known
+            keys, patterns = keys.slice(0, 0), tuple(one for one in patterns if _everything(one))
+            keys_at, patterns_at = None, None
+        queue = InputQueue(
+            i,
+            admitted.rows,
+            admitted.at,
+            keys,
+            keys_at,
+            patterns,
+            patterns_at,
+            spec.unique,
+            bool(spec.arrival),
+            self.sides[i].live_rows,
+        )
         if not queue.done:
             queues.append(queue)
+
+    def _turn(self, i: int, rows: Batch, keys: Batch, patterns: Sequence[KeyPatterns]) -> Iterator[Output]:
+        """Rows of input i and the promises behind them; rows that others wait for come first."""
+        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
+        if urgent is not None:
+            self.counters[i].waited += int(np.count_nonzero(~urgent))
+            awaited = self._awaited(i, keys)
+            yield from self._join(i, rows.where(urgent))
+            yield from self._close(i, keys.where(awaited), ())
+            rows, keys = rows.where(~urgent), keys.where(~awaited)
+        yield from self._join(i, rows)
+        yield from self._close(i, keys, patterns)
+
+    def _awaited(self, i: int, rows: Batch) -> Mask:
+        """For each row: has another input promised its key, but not yet this one?"""
+        awaited: Mask = np.zeros(len(rows), np.bool_)
+        order = rows.sort_order()
+        by_key = rows.take(order)
+        group = by_key.groups.of_rows()
+        for other in self._others(i):
+            if not self.promises[other].empty:
+                awaited[order] |= self.promises[other].closed_by_promise(by_key)[group]
+        return awaited
 
     def _not_closed_yet(self, i: int, arrived: Arrivals) -> tuple[Batch, Positions | None]:
         """The promised keys; where each must come from several partitions, only those still open."""
@@ -327,7 +366,7 @@ class StreamJoin:
         if len(keys) == 0 and not patterns:
             return
         distinct = keys.sorted().distinct_keys()
-        if not patterns and not self.unsettled and self._purge_is_due(len(distinct), batch_ends=False):
+        if not patterns and not self.unsettled and self._purge_is_due(len(distinct), idle=False):
             yield from self._settle(distinct, NewPromise(i, self.promises[i].close_keys))
             return
         touched = [distinct]
@@ -339,12 +378,15 @@ class StreamJoin:
                 touched += [batch.only_keys() for batch in matching_keys(side, pattern)]
         self.promises[i].close_keys(distinct)
         self.pledges[i].forget(distinct)
-        if any(map(len, touched)):
+        ended = any(map(_everything, patterns))  # then nothing is gained by waiting
+        if any(map(len, touched)) and (ended or not isinstance(self.spec.strategies.purge, NoPurge)):
             self.unsettled.append(concat(distinct.layout, touched))
-        yield from self._settle_due(batch_ends=False)
+        yield from self._settle_due(idle=False, ended=ended)
 
-    def _purge_is_due(self, waiting: int, *, batch_ends: bool) -> bool:
-        return waiting > 0 and self.spec.strategies.purge.due(waiting, batch_ends=batch_ends)
+    def _purge_is_due(self, keys: int, *, idle: bool) -> bool:
+        if keys == 0:
+            return False
+        return self.spec.strategies.purge.due(Waiting(keys, idle, lambda: self.nbytes))
 
     def _all_key_sides(self) -> Iterator[Side]:
         yield from self.sides
@@ -353,8 +395,9 @@ class StreamJoin:
                 yield key_set.side
         yield self.announced.side
 
-    def _settle_due(self, *, batch_ends: bool) -> Iterator[Output]:
-        if self._purge_is_due(sum(map(len, self.unsettled)), batch_ends=batch_ends):
+    def _settle_due(self, *, idle: bool, ended: bool = False) -> Iterator[Output]:
+        waiting = sum(map(len, self.unsettled))
+        if waiting and (ended or self._purge_is_due(waiting, idle=idle)):
             keys = concat(self.unsettled[0].layout, self.unsettled).sorted().distinct_keys()
             self.unsettled = []
             yield from self._settle(keys)
@@ -494,3 +537,7 @@ class StreamJoin:
 
     def _others(self, i: int) -> list[int]:
         return [other for other in range(len(self.sides)) if other != i]
+
+
+def _everything(patterns: KeyPatterns) -> bool:
+    return all(isinstance(pattern, Wildcard) for pattern in patterns)

@@ -31,7 +31,7 @@ class UnboundedState(UserWarning):
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation
+    source = stream.punctuation if stream.heeded else None
     if isinstance(source, Marked):
         return f"punctuations of {stream.name} (rows marked {source.column})"
     if isinstance(source, Closing):
