@@ -1,12 +1,12 @@
 """What the planner refuses, each by name and with a way out; and what it chooses."""
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import streamjoin as sj
+from streamjoin import PurgeImmediately, Sequential
 from streamjoin.batch import Layout
-from streamjoin.operators.strategies import FewestRowsFirst, PurgeImmediately, Sequential
+from streamjoin.operators.strategies import FewestRowsFirst
 from tests.tables import stream
 
 TIMED = {"time": "t", "lateness": "0 seconds"}
@@ -104,18 +104,12 @@ def test_without_a_window_nobody_needs_a_time():
 # ---------------------------------------------------------------- options that are not built yet
 
 NOT_BUILT = [
-    *[("how", how) for how in ("left", "right", "full", "outer", "semi", "anti", "cross")],
-    ("where", "x > 1"),
-    ("where", pc.field("x") > 1),
-    *[("operator", o) for o in ("shj", "xjoin", "pjoin", "wjoin", "pwjoin", "mjoin_1np", "mjoin_1nc")],
     ("memory", "1 GB"),
     ("memory", 1 << 30),
     *[
         ("driver", driver)
         for driver in (
             "timestamp",
-            "random",
-            "priority",
             "consumption_rate",
             "initial_output",
             "output_rate",
@@ -123,7 +117,7 @@ NOT_BUILT = [
         )
     ],
     ("order", "value"),
-    ("purge", "idle"),
+    ("purge", "sometimes"),
     ("probe", "selective"),
 ]
 
@@ -173,13 +167,13 @@ def test_the_first_strategies_and_why():
     plan = sj.join(NEWS, ACCESS).plan
     chosen = plan.spec.strategies
     assert (chosen.driver, chosen.order, chosen.purge, chosen.probe) == (
-        sj.RoundRobin(),
+        sj.Priority(),
         Sequential(),
         PurgeImmediately(),
         FewestRowsFirst(),
     )
     assert [choice for choice, _ in plan.reasons] == [
-        "driver: round_robin",
+        "driver: priority",
         "order: sequential",
         "purge: immediate",
         "probe: fewest_rows",
@@ -193,8 +187,8 @@ def test_a_strategy_by_name_or_as_an_object():
     assert plan.spec.strategies.driver.quota == 1
 
 
-def test_the_goal_memory_compacts_at_a_fifth_dead():
-    assert sj.join(NEWS, ACCESS, goal="memory").plan.spec.merging.dead_share == 0.2
+def test_the_goal_memory_compacts_early():
+    assert sj.join(NEWS, ACCESS, goal="memory").plan.spec.merging.dead_share == 0.15
     assert sj.join(NEWS, ACCESS).plan.spec.merging.dead_share == 0.5
 
 
@@ -218,5 +212,5 @@ def test_explain_tells_the_plan():
     assert "  a: one tuple per key; window 10 s; lateness 0 s\n" in told
     assert "  b: lateness 0 s; idle after 60 s; clustered arrival, slack 2\n" in told
     assert "  c: lateness 5 s; keys end by closing rows of c\n" in told
-    assert "driver: round_robin (" in told
+    assert "driver: priority (the unique input first" in told
     assert "nothing was declared" in sj.join(NEWS, ACCESS).explain()

@@ -246,7 +246,7 @@ def _plain(shape: Shape) -> Shape:
         )
         for one in shape.inputs
     )
-    settings = replace(shape.settings, dead_share=0.9, fanout=4, run_bytes=1 << 20)
+    settings = replace(shape.settings, dead_share=0.9, fanout=4, run_bytes=1 << 20, operator=None)
     return shape._replace(inputs=inputs, settings=settings)
 
 

@@ -23,18 +23,16 @@ class Predicate:
 
     def __post_init__(self) -> None:
         try:
-            self.passing(self.joined.empty_table().to_batches()[0:1] or self._nothing())
+            self.passing(pa.RecordBatch.from_pylist([], schema=self.joined))
         except (pa.ArrowException, TypeError, ValueError) as error:
+            reason = str(error).partition(" in ")[0]
             raise InvalidJoin(
-                f"where={self.expression} cannot be tested on a joined row ({error}); give a pyarrow "
+                f"where={self.expression} cannot be tested on a joined row ({reason}); give a pyarrow "
                 f"expression over {', '.join(self.joined.names)}"
             ) from error
 
-    def _nothing(self) -> list[pa.RecordBatch]:
-        return [pa.RecordBatch.from_pylist([], schema=self.joined)]
-
-    def passing(self, batches: list[pa.RecordBatch]) -> Ints:
+    def passing(self, rows: pa.RecordBatch) -> Ints:
         """The numbers of the rows for which it holds, ascending."""
-        table = pa.Table.from_batches(batches, self.joined)
+        table = pa.Table.from_batches([rows], self.joined)
         numbered = table.append_column(_ROW, pa.array(np.arange(len(table))))
         return np.sort(numbered.filter(self.expression).column(_ROW).to_numpy())

@@ -124,6 +124,7 @@ class StreamJoin:
         self.counters = [Counters() for _ in count]
         self.results = 0
         self.announcements = 0
+        self.turns = 0  # how often an input was chosen; not part of the state
         self.step = 0
 
     def held(self) -> Held:
@@ -153,6 +154,7 @@ class StreamJoin:
         while waiting := [queue for queue in queues if not queue.done]:
             previous, quota = self.spec.strategies.driver.choose(waiting, previous)
             queue = next(queue for queue in waiting if queue.input == previous)
+            self.turns += 1
             yield from self._turn(previous, *queue.take(quota))
         for i, arrived in sorted(arrivals.items()):
             if arrived.implied_keys is not None:
@@ -286,7 +288,7 @@ class StreamJoin:
         if where is None:
             return frame, assemble(frame, self.spec.output) if self.spec.how.combinations else _NO_COLUMNS
         rows = assemble(frame, where.joined)
-        passing = where.passing([rows])
+        passing = where.passing(rows)
         if len(passing) == rows.num_rows:
             return frame, rows
         return [(batch, numbers[passing]) for batch, numbers in frame], rows.take(pa.array(passing))
