@@ -18,7 +18,9 @@ from streamjoin.kernels.window import within_windows
 from streamjoin.operators import admission, intake, probe, snapshot, stream_join
 from streamjoin.operators.arrival_order import ClusterTracker, OrderTracker
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
+from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.probe import Probe
 from streamjoin.operators.progress import NO_PROGRESS, Progress
 from streamjoin.operators.queues import InputQueue
@@ -26,7 +28,7 @@ from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.side import KeySet
+from streamjoin.state.side import KeySet, Side
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -61,8 +63,8 @@ def invalidated_at_the_bound() -> Any:
     """A row goes when progress reaches its window's end, not when it is past it."""
     good = StreamJoin._invalidate
 
-    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int) -> Any:
-        return good(self, i, start_us, stop_us + 1)
+    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
+        return good(self, i, start_us, stop_us + 1, touched)
 
     return patch.object(StreamJoin, "_invalidate", invalidate)
 
@@ -120,6 +122,96 @@ def last_frame_is_lost() -> Any:
         return iter(found[:-1] if len(found) > 1 else found)
 
     return patch.object(probe, "bounded_slices", slices)
+
+
+# Join types
+
+
+@bug
+def matched_flags_are_lost_in_a_merge() -> Any:
+    good = side._merge_parts
+
+    def parts(*given: Any) -> Any:
+        return ((rows, None) for rows, _ in good(*given))
+
+    return patch.object(side, "_merge_parts", parts)
+
+
+@bug
+def a_tuple_that_matched_on_arrival_is_padded() -> Any:
+    good = Side.append
+    return patch.object(Side, "append", lambda self, rows, matched=None: good(self, rows))
+
+
+@bug
+def null_keys_do_not_leave_padded() -> Any:
+    good = admission.admit
+
+    def admitted(*given: Any, **named: Any) -> Any:
+        given[2].__dict__["unkeyed"] = None
+        return good(*given, **named)
+
+    return patch.object(stream_join, "admit", admitted)
+
+
+@bug
+def a_key_is_announced_while_padded_rows_may_follow() -> Any:
+    good = StreamJoin._settle
+
+    def settle(self: StreamJoin, keys: Any, new: Any = None) -> Any:
+        announce = self._announce
+
+        def early(keys: Any, finished: Any, closed_by_all: Any) -> Any:
+            return announce(keys, finished | np.ones(len(finished), np.bool_), closed_by_all)
+
+        with patch.object(self, "_announce", early):
+            yield from good(self, keys, new)
+
+    return patch.object(StreamJoin, "_settle", settle)
+
+
+@bug
+def a_semi_join_keeps_matched_tuples() -> Any:
+    def stored(self: Matches, other: int) -> Any:
+        for run_, rows in Matches_stored(self, other):
+            yield Run(run_.name, run_.batch, run_.dead), rows
+
+    Matches_stored = Matches.stored  # noqa: N806
+    return patch.object(Matches, "stored", stored)
+
+
+@bug
+def the_condition_is_tested_on_every_other_row() -> Any:
+    good = Predicate.passing
+
+    def passing(self: Predicate, rows: Any) -> Any:
+        found = set(good(self, rows).tolist())
+        return np.array([i for i in range(rows.num_rows) if i in found or i % 2], np.int64)
+
+    return patch.object(Predicate, "passing", passing)
+
+
+# Scheduling
+
+
+@bug
+def rows_that_wait_are_forgotten() -> Any:
+    good = StreamJoin._turn
+
+    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
+        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
+        return good(self, i, rows if urgent is None else rows.where(urgent), keys, patterns)
+
+    return patch.object(StreamJoin, "_turn", turn)
+
+
+@bug
+def an_awaited_promise_acts_before_its_rows() -> Any:
+    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
+        yield from self._close(i, keys, patterns)
+        yield from self._join(i, rows)
+
+    return patch.object(StreamJoin, "_turn", turn)
 
 
 # Runs
