@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -107,7 +108,7 @@ def streams(pattern: StreamPattern, rows: int, window_s: float, step_s: float) -
         }
         for i in range(len(cuts) + 1)
     ]
-    return Streams(batches, _pairs(*tables.values(), window_s))
+    return Streams(batches, _pairs(tables["a"], tables["b"], window_s))
 
 
 def _pairs(left: pa.Table, right: pa.Table, window_s: float) -> int:
@@ -212,7 +213,7 @@ def held(progress: Progress) -> tuple[list[Claim], dict[str, Any], Chart]:
             curves[f"{label}, {window_s} s"] = ([0.5 * i for i in range(len(tuples))], tuples)
         claims.append(FEWER[window_s].measured([means["pwjoin"] / means["wjoin"]]))
         saving.append(1 - means["pwjoin"] / means["wjoin"])
-    claims.append(GROWS.measured([min(b - a for a, b in zip(saving, saving[1:], strict=False))]))
+    claims.append(GROWS.measured([min(b - a for a, b in pairwise(saving))]))
     chart = Chart("Tuples held, punct-asc-100-40", "seconds of event time", "tuples", curves)
     return claims, {"saving": dict(zip(map(str, WINDOWS_S), saving, strict=True)), "held": curves}, chart
 
@@ -303,18 +304,17 @@ def prepare(folder: Path) -> dict[str, Data]:
         start = (i + (10 if last else 0)) * _STEP_S * 1_000_000
         when_one = start + np.sort(random.integers(0, 1_000_000, len(one)))
         when_many = start + 1_000_000 + np.sort(random.integers(0, 4_000_000, len(many)))
-        for side, key, value, when in (("one", one, one * 2, when_one), ("many", many, many * 3, when_many)):
-            table = {
-                "k": key,
-                "va" if side == "one" else "vb": value,
-                "t": pa.array(when, pa.timestamp("us", "UTC")),
-            }
-            pq.write_table(pa.table(table), folder / side / f"{i:03}.parquet")
+        _write(folder / "one" / f"{i:03}.parquet", when_one, k=one, va=one * 2)
+        _write(folder / "many" / f"{i:03}.parquet", when_many, k=many, vb=many * 3)
         if not last:
             for how, found in sums.items():
                 for name, value in _outer_sums(one, many, how).items():
                     found[name] += value
     return {how: Data(folder, found) for how, found in sums.items()}
+
+
+def _write(path: Path, when: Ints, **columns: Ints) -> None:
+    pq.write_table(pa.table({**columns, "t": pa.array(when, pa.timestamp("us", "UTC"))}), path)
 
 
 def _outer_sums(one: Ints, many: Ints, how: str) -> dict[str, int]:

@@ -135,6 +135,7 @@ def run(task: Task) -> dict[str, Any]:
             query.awaitTermination()
         progress = [json.loads(batch.json) for batch in query.recentProgress]
         cpu = _cpu_seconds()
+        stages = _stages(spark)
         spark.stop()
     batches = [batch for batch in progress if batch["numInputRows"] > 0]
     return {
@@ -143,6 +144,8 @@ def run(task: Task) -> dict[str, Any]:
         "trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in batches],
         "duration_ms": [batch["durationMs"] for batch in batches],
         "parts_us": [_parts(batch) for batch in batches],
+        "commit_ms": [_commit_ms(batch) for batch in batches],
+        "map_stages": stages,
         "input_rows": [batch["numInputRows"] for batch in batches],
         "state_rows": [_state_rows(task, batch) for batch in batches],
         "answer": {
@@ -180,6 +183,30 @@ def _parts(batch: dict[str, Any]) -> dict[str, int]:
     """Where the time of the stateful side went; only this library says so."""
     observed = batch["observedMetrics"].get("streamjoin_join") or {}
     return {name: value for name, value in observed.items() if name.endswith("_us")}
+
+
+def _commit_ms(batch: dict[str, Any]) -> int:
+    """The state store's commit, summed over partitions, as Spark reports it."""
+    return sum(int(operator["commitTimeMs"]) for operator in batch["stateOperators"])
+
+
+def _stages(spark: SparkSession) -> list[dict[str, int]]:
+    """The stages that read, pack and write a shuffle, in order; times summed over their tasks."""
+    jvm: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001
+    jvm.listenerBus().waitUntilEmpty()
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    found = jvm.statusStore().stageList(None, False, False, no_quantiles, None)
+    stages = [found.apply(i) for i in range(found.size())]
+    return [
+        {
+            "run_ms": stage.executorRunTime(),
+            "shuffle_write_ms": stage.shuffleWriteTime() // 1_000_000,
+            "shuffle_bytes": stage.shuffleWriteBytes(),
+        }
+        for stage in sorted(stages, key=lambda stage: stage.stageId())
+        if stage.shuffleWriteBytes() > 0
+    ]
 
 
 def _cpu_seconds() -> float:
