@@ -13,6 +13,7 @@ import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
+from streamjoin.operators.scheduled import TimedPatterns
 from streamjoin.state.promises import KeyPatterns, pattern_mask
 from streamjoin.state.run import Run, match
 
@@ -39,7 +40,7 @@ class Arrivals:
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
     batch, wherever they went; `progress_us` promises that nothing earlier will come. What the
     declared order of arrival implies stands apart: rows `behind` it, and keys and patterns that
-    are closed after the batch.
+    are closed after the batch. `scheduled` keys and patterns are promises that wait for a time.
     """
 
     rows: Batch
@@ -54,6 +55,8 @@ class Arrivals:
     behind: Mask | None = None
     implied_keys: Batch | None = None
     implied_patterns: tuple[KeyPatterns, ...] = ()
+    scheduled: Batch | None = None
+    scheduled_patterns: tuple[TimedPatterns, ...] = ()
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:

@@ -9,7 +9,8 @@ Rules (design section 4), for input i with state S_i, window W_i, progress P_i:
   no tuple of it that is not useless. It is announced once, its tuples are forgotten, later
   arrivals are dropped; no result for it ever follows.
 
-Promises act after the rows before them on their own input; progress acts after the whole batch.
+Promises act after the rows before them on their own input; progress acts after the whole batch, and
+after it the promises that waited for it.
 Every public step leaves a state that can be stored and restored. Nothing here knows how it is
 run: rows and promises come in as `Arrivals`, results go out as `Output` elements.
 
@@ -32,8 +33,9 @@ from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
-from streamjoin.operators.progress import Progress
+from streamjoin.operators.progress import END_OF_TIME, Progress
 from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
 from streamjoin.state.side import KeySet, RunNames, Side
@@ -104,6 +106,7 @@ class StreamJoin:
         self.pledges = [
             Pledges(f"q{i}", spec.inputs[i].layout, self.names, spec.inputs[i].partitions) for i in count
         ]
+        self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
@@ -115,7 +118,8 @@ class StreamJoin:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        promises = sum(map(len, self.promises)) + sum(map(len, self.pledges)) + len(self.announced)
+        kept = (*self.promises, *self.pledges, *self.scheduled, self.announced)
+        promises = sum(map(len, kept))
         rows = sum(side.live_rows for side in self.sides)
         return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
 
@@ -123,7 +127,7 @@ class StreamJoin:
     def nbytes(self) -> int:
         """Bytes of all runs, dead rows included."""
         tuples = sum(side.nbytes for side in self.sides) + sum(
-            pledges.side.nbytes for pledges in self.pledges
+            waiting.side.nbytes for waiting in (*self.pledges, *self.scheduled)
         )
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
@@ -147,6 +151,7 @@ class StreamJoin:
             if arrived.implied_keys is not None:
                 yield from self._close(i, arrived.implied_keys, arrived.implied_patterns)
         yield from self._advance(arrivals)
+        yield from self._keep_schedules()
         yield from self._settle_due(batch_ends=True)
         for side in self.sides:
             side.drop_dead()
@@ -158,7 +163,9 @@ class StreamJoin:
         counters = self.counters[i]
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
-        counters.punctuations += len(arrived.keys) + len(arrived.patterns)
+        counters.punctuations += len(arrived.keys) + len(arrived.patterns) + len(arrived.scheduled_patterns)
+        counters.punctuations += 0 if arrived.scheduled is None else len(arrived.scheduled)
+        self.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
@@ -347,9 +354,8 @@ class StreamJoin:
             self.announced.add(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
-            for promises, pledges in zip(self.promises, self.pledges, strict=True):
-                promises.forget(over)
-                pledges.forget(over)
+            for remembered in (*self.promises, *self.pledges, *self.scheduled):
+                remembered.forget(over)
             self.announced.remove(over)
 
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:
@@ -384,6 +390,24 @@ class StreamJoin:
                     touched += self._invalidate(i, start, stop)
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+
+    def _keep_schedules(self) -> Iterator[Output]:
+        """Carry out the promises that waited until their input's progress is past their time.
+
+        One of them may end its input, and that carry an idle one on; so until none is left.
+        """
+        acted = True
+        while acted:
+            acted = False
+            for i, scheduled in enumerate(self.scheduled):
+                if scheduled.empty:
+                    continue
+                keys, patterns = scheduled.due(END_OF_TIME if self.progress.ended[i] else self.reached[i])
+                if len(keys) or patterns:
+                    acted = True
+                    yield from self._close(i, keys, patterns)
+            if acted:
+                yield from self._advance({})
 
     def _invalidate(self, i: int, start_us: int, stop_us: int) -> Iterator[Batch]:
         """Drop useless rows of input i with start <= time < stop; gives the keys that it may finish."""

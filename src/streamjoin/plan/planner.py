@@ -11,7 +11,7 @@ from typing import Any
 
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Control, Marked, Ordered, Stream
+from streamjoin.metadata import Marked, Ordered, Stream
 from streamjoin.operators.spec import InputSpec, JoinSpec
 from streamjoin.operators.strategies import (
     FewestRowsFirst,
@@ -21,6 +21,7 @@ from streamjoin.operators.strategies import (
     Sequential,
     Strategies,
 )
+from streamjoin.plan.control import check_control
 from streamjoin.plan.output import output_schema
 from streamjoin.plan.safety import Bound, check
 from streamjoin.plan.types import common_type, plain
@@ -77,6 +78,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         )
         for i in range(width)
     )
+    for stream in streams:
+        check_control(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
     strategies, reasons = _choose_strategies(options)
@@ -114,10 +117,6 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
     for stream in streams:
         if not isinstance(stream, Stream):
             raise InvalidJoin(f"{stream!r} is not a stream; wrap it with sj.stream(…)")
-        if isinstance(stream.punctuation, Control):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: punctuation=control(…) is not built yet; use marked or closing"
-            )
         if stream.arrival is not None and len(stream.sequence) == 2:
             raise InvalidJoin(
                 f"stream {stream.name!r}: arrival= over several partitions is not built yet; "
