@@ -24,6 +24,7 @@ from tests.simulation.elements import (
     Stand,
     Took,
     covers,
+    exploded,
     follow,
     key_of,
     queue,
@@ -33,6 +34,7 @@ from tests.simulation.elements import (
 )
 from tests.simulation.script import (
     Advance,
+    Control,
     End,
     Eq,
     Finish,
@@ -72,6 +74,11 @@ class Naive:
         elif isinstance(operation, Punctuate):
             says = [] if operation.form == "partial" else singles(operation.patterns)
             self._batch({}, {operation.input: says})
+        elif isinstance(operation, Control):
+            side = self.sides[operation.input]
+            for patterns, t in operation.promises:
+                side.waiting += [(t, promise) for one in exploded(patterns) for promise in singles(one)]
+            self._batch({}, {})
         elif isinstance(operation, Advance):
             self._batch({}, {}, {operation.input: operation.t})
         elif isinstance(operation, End):
@@ -109,6 +116,8 @@ class Naive:
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, progress or {})
+        while self._control():
+            self._advance({}, {})
 
     def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Promise]]:
         """Data rows with keys and where they stand, and the promises among the rows."""
@@ -231,6 +240,16 @@ class Naive:
         if says:
             self._settle(known | named)
 
+    def _control(self) -> bool:
+        """Promises of control sources act once their input's progress is past their time, or it ended."""
+        acted = False
+        for i, side in enumerate(self.sides):
+            due = [each for each in side.waiting if self.reached[i] > each[0] or side.ended]
+            side.waiting = [each for each in side.waiting if each not in due]
+            self._close(i, [promise for _, promise in due])
+            acted = acted or bool(due)
+        return acted
+
     def _known(self) -> set[Key]:
         """Keys of which something is remembered."""
         known = set(self.announced)
@@ -260,6 +279,7 @@ class Naive:
                     side.single.discard(key)
                     side.seen.discard(key)
                     side.drop_pledges(key)
+                    side.waiting = [each for each in side.waiting if each[1].key != key]
 
     def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
         """Event time moves after the whole batch."""

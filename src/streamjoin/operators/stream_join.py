@@ -118,17 +118,16 @@ class StreamJoin:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        kept = (*self.promises, *self.pledges, *self.scheduled, self.announced)
-        promises = sum(map(len, kept))
+        waiting = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
+        promises = sum(map(len, self.promises)) + waiting + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
         return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all runs, dead rows included."""
-        tuples = sum(side.nbytes for side in self.sides) + sum(
-            waiting.side.nbytes for waiting in (*self.pledges, *self.scheduled)
-        )
+        waiting = [*(each.side for each in self.pledges), *(each.side for each in self.scheduled)]
+        tuples = sum(side.nbytes for side in (*self.sides, *waiting))
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
     # One batch
@@ -354,8 +353,10 @@ class StreamJoin:
             self.announced.add(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
-            for remembered in (*self.promises, *self.pledges, *self.scheduled):
-                remembered.forget(over)
+            for i, promises in enumerate(self.promises):
+                promises.forget(over)
+                self.pledges[i].forget(over)
+                self.scheduled[i].forget(over)
             self.announced.remove(over)
 
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:

@@ -38,7 +38,7 @@ def check_control(stream: Stream, key_types: Sequence[pa.DataType]) -> None:
 
 
 def _fits(found: pa.DataType, dtype: pa.DataType) -> bool:
-    return widen(dtype, plain(found)) == dtype
+    return bool(widen(dtype, plain(found)) == dtype)
 
 
 def _check_zone(stream: Stream, source: Control) -> None:
