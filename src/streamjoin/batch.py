@@ -54,6 +54,11 @@ class Layout:
         """The layout of rows that are nothing but a key: promises, announced keys."""
         return Layout(self.key_types)
 
+    @cached_property
+    def keys_with_time(self) -> Layout:
+        """The layout of promises that wait for a time."""
+        return Layout(self.key_types, timed=True)
+
     def empty(self) -> Batch:
         return Batch(self, pa.RecordBatch.from_pylist([], schema=self.schema))
 

@@ -17,9 +17,11 @@ import pyarrow as pa
 from streamjoin.batch import Batch
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import hash_keys
+from streamjoin.metadata import Control
 from streamjoin.operators.admission import Violation
 from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.control import ControlIntake
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
@@ -55,6 +57,11 @@ class LocalRun:
             Intake(stream, spec.layout, hash_function, number in plan.spec.how.preserved)
             for number, (stream, spec) in enumerate(zip(plan.streams, plan.spec.inputs, strict=True))
         ]
+        self._controls = {
+            stream.name: ControlIntake(stream, stream.punctuation, spec.layout, hash_function)
+            for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
+            if isinstance(stream.punctuation, Control)
+        }
         self._finished: list[Batch] = []
         self._violations: list[Violation] = []
         if isinstance(plan.options.where, str):
@@ -110,6 +117,15 @@ class LocalRun:
         else:
             given = self._intakes[i].in_key_types([pattern(patterns[name]) for name in keys])
         return self._process({i: self._intakes[i].promise(given)})
+
+    def control(self, stream: str, promises: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Rows of the control source of `stream`; each acts once the stream's progress is past its time."""
+        i = self._number(stream)
+        if stream not in self._controls:
+            raise InvalidJoin(
+                f"stream {stream!r} has no control source; declare punctuation=sj.control(schema, time=…)"
+            )
+        return self._process({i: self._controls[stream].arrivals(promises)})
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
         """A promise that no row of `stream` with an event time before `time` will come."""

@@ -64,10 +64,74 @@ def test_a_clash_of_output_names_is_refused():
         sj.join(stream("a", "k x"), stream("b", "k x a_x"))
 
 
-def test_control_streams_are_not_built():
-    controlled = stream("news", "sno title:str", punctuation=sj.control(None, time="t"))
-    with pytest.raises(sj.InvalidJoin, match=r"punctuation=control\(…\) is not built yet; use marked or"):
-        sj.join(controlled, ACCESS)
+# ---------------------------------------------------------------- control sources
+
+
+def controlled(dtype, **columns):
+    """A join on a key of this type, one input with a control source of these columns."""
+    columns = {"over": pa.timestamp("us"), **columns}
+    news = sj.stream(pa.schema({"k": dtype, "x": pa.int64()}), name="news", key="k")
+    access = sj.stream(
+        pa.schema({"k": dtype, "t": pa.timestamp("us")}),
+        name="access",
+        key="k",
+        time="t",
+        lateness="0 seconds",
+        punctuation=sj.control(pa.schema(columns), time="over"),
+    )
+    return sj.join(news, access)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns"),
+    [
+        (pa.int64(), {"k": pa.int16()}),
+        (pa.int64(), {"k": pa.list_(pa.int32())}),
+        (pa.int64(), {"k_from": pa.int32(), "k_to": pa.int64()}),
+        (pa.string(), {"k": pa.dictionary(pa.int8(), pa.string())}),
+        (pa.string(), {"k": pa.large_list(pa.large_string())}),
+        (pa.decimal128(21, 2), {"k": pa.int64()}),
+        (pa.timestamp("us", "UTC"), {"k": pa.timestamp("ms", "Europe/Berlin")}),
+        (pa.list_(pa.int64()), {"k": pa.list_(pa.int64())}),
+        (pa.list_(pa.int64()), {"k": pa.list_(pa.list_(pa.int64()))}),
+        (pa.int64(), {"k": pa.int64(), "over": pa.date32()}),
+    ],
+)
+def test_control_columns_that_fit_the_key(dtype, columns):
+    assert "keys end by the control stream of access" in controlled(dtype, **columns).explain()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "says"),
+    [
+        (
+            pa.int64(),
+            {"k": pa.string()},
+            "'k' is string, the join's key 'k' is int64; cast 'k' to int64, or a",
+        ),
+        (pa.int32(), {"k": pa.int64()}, "'k' is int64, the join's key 'k' is int32; cast 'k' to int32"),
+        (pa.int64(), {"k": pa.list_(pa.string())}, "'k' is list<item: string>, the join's key 'k' is int64"),
+        (
+            pa.string(),
+            {"k_from": pa.string(), "k_to": pa.int64()},
+            "'k_to' is int64, .*cast 'k_to' to string$",
+        ),
+        (pa.int64(), {"k": pa.timestamp("us")}, "'k' is timestamp.us., the join's key"),
+        (
+            pa.struct([("a", pa.int64())]),
+            {"k_from": pa.struct([("a", pa.int64())]), "k_to": pa.struct([("a", pa.int64())])},
+            "which has no order, so a range from 'k_from' to 'k_to' has no meaning; promise by values in a",
+        ),
+        (
+            pa.int64(),
+            {"k": pa.int64(), "over": pa.timestamp("us", "UTC")},
+            "'over', is timestamp.us, tz=UTC.; give both a zone, or neither",
+        ),
+    ],
+)
+def test_control_columns_that_contradict_the_key_are_refused(dtype, columns, says):
+    with pytest.raises(sj.InvalidJoin, match=f"stream 'access': .*{says}"):
+        controlled(dtype, **columns)
 
 
 def test_ordered_arrival_of_a_composite_key_is_refused():

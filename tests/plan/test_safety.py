@@ -4,11 +4,12 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.plan.safety import check, closes_keys, warning_text
-from tests.tables import stream
+from tests.tables import schema, stream
 
 TIMED = {"time": "t", "lateness": "0 seconds"}
 WINDOW = {**TIMED, "window": "10 seconds"}
 MARKED = {"punctuation": sj.marked("end")}
+CONTROL = {**TIMED, "punctuation": sj.control(schema("k t:time"), time="t")}
 
 
 def input_(name, **declared):
@@ -27,7 +28,7 @@ def verdicts(*streams):
         (WINDOW, None),
         (MARKED, r"punctuations of a (rows marked end)"),
         ({"punctuation": sj.closing("end")}, "closing rows of a"),
-        ({"punctuation": sj.control(None, time="t")}, "the control stream of a"),
+        (CONTROL, "the control stream of a (as event time moves on a)"),
         ({"arrival": sj.clustered()}, "clustered arrival of a"),
         ({"arrival": sj.ordered()}, "ordered arrival of a"),
         ({"unique": True}, "the unique key of a"),
@@ -47,11 +48,18 @@ def test_a_window_bounds_its_own_tuples_only():
 
 
 @pytest.mark.parametrize(
-    "closes", [MARKED, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}]
+    "closes",
+    [MARKED, CONTROL, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}],
 )
 def test_what_closes_one_input_bounds_the_tuples_of_the_other(closes):
     """… but its promises are remembered as long as the other stays open."""
     assert verdicts(input_("a", **closes), input_("b")) == {"a": (False, False), "b": (True, True)}
+
+
+def test_promises_of_a_control_stream_wait_for_its_event_time():
+    (bound, _) = check([input_("a", **CONTROL), input_("b", **MARKED)])
+    assert (bound.tuples, bound.promises) == (True, True)
+    assert any("remembered until event time on a is past theirs" in reason for reason in bound.reasons)
 
 
 def test_both_inputs_close_their_keys():

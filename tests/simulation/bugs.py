@@ -22,8 +22,9 @@ from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.probe import Probe
-from streamjoin.operators.progress import NO_PROGRESS, Progress
+from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
 from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
@@ -304,6 +305,28 @@ def promises_act_before_their_rows() -> Any:
     return patch.object(InputQueue, "_due", lambda self, at, count: np.zeros(count, np.int64))
 
 
+@bug
+def scheduled_promises_act_at_their_time() -> Any:
+    """Not only once progress is past it."""
+    good = Scheduled.due
+    return patch.object(Scheduled, "due", lambda self, before_us: good(self, before_us + 1))
+
+
+@bug
+def an_ended_input_keeps_its_scheduled_promises() -> Any:
+    good = Scheduled.due
+
+    def due(self: Scheduled, before_us: int) -> Any:
+        return good(self, NO_PROGRESS if before_us == END_OF_TIME else before_us)
+
+    return patch.object(Scheduled, "due", due)
+
+
+@bug
+def scheduled_promises_outlive_their_key() -> Any:
+    return patch.object(Scheduled, "forget", lambda self, keys: None)
+
+
 # Admission
 
 
@@ -387,6 +410,24 @@ def snapshot_forgets_ranges() -> Any:
     def forget(join: StreamJoin) -> None:
         for each in join.promises:
             each.ranges = None if each.ranges is None else RangeSet(each.ranges.dtype)
+
+    return _forgetting(forget)
+
+
+@bug
+def snapshot_forgets_scheduled_keys() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.scheduled:
+            each.side.tiers = []
+
+    return _forgetting(forget)
+
+
+@bug
+def snapshot_forgets_scheduled_patterns() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.scheduled:
+            each.patterns = []
 
     return _forgetting(forget)
 

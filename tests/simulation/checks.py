@@ -114,7 +114,7 @@ class _Checker:
             found = self.player.live_ids(i)
             self._same("state", found, side.live_ids, f"ids held of input {i}")
             self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
-            wanted = (len(side.single), len(side.seen), len(side.pledges))
+            wanted = (len(side.single), len(side.seen), len(side.pledges), len(side.waiting))
             self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
         known = len(self.player.run.join.announced)
         self._same("memory of promises", known, len(self.model.announced), "announced keys")

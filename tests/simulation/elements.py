@@ -43,6 +43,7 @@ class Side:
     wide: list[tuple[Pattern, ...]] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
     pledges: set[tuple[Promise, int]] = field(default_factory=set)  # with the partition that made it
+    waiting: list[tuple[int, Promise]] = field(default_factory=list)  # until progress is past the time
     recent: dict[Key, int] = field(default_factory=dict)  # clustered: tuples since each open key
     values: list[Any] = field(default_factory=list)  # ordered: every value that came, as it came
     own: int = NEVER  # progress by its own rows
@@ -111,10 +112,27 @@ def singles(patterns: tuple[Pattern, ...]) -> list[Promise]:
     plain = [_plain(pattern) for pattern in patterns]
     if any(isinstance(pattern, Nothing) for pattern in plain):
         return []
+    plain = [In(()) if _crossed(pattern) else pattern for pattern in plain]
+    if In(()) in plain:
+        return []
     listed = [pattern.values for pattern in plain if isinstance(pattern, In)]
     if len(listed) == len(plain):
         return [Promise(tuple(map(rank, key)), ()) for key in itertools.product(*listed)]
     return [Promise(None, tuple(plain))]
+
+
+def exploded(patterns: tuple[Pattern, ...]) -> list[tuple[Pattern, ...]]:
+    """A control row with lists is as many rows without."""
+    parts = [[Eq(value) for value in one.values] if isinstance(one, In) else [one] for one in patterns]
+    return list(itertools.product(*parts))
+
+
+def _crossed(pattern: Pattern) -> bool:
+    return (
+        isinstance(pattern, Between)
+        and None not in (pattern.low, pattern.high)
+        and rank(pattern.low) > rank(pattern.high)
+    )
 
 
 def _plain(pattern: Pattern) -> Pattern:

@@ -18,6 +18,7 @@ from tests.simulation.script import (
     KNOWS,
     START,
     Advance,
+    Control,
     End,
     Eq,
     Finish,
@@ -115,6 +116,8 @@ def _operations(rng: Random, style: Style, sources: list[Source], clock: int) ->
     what = rng.choices(("restart", "punctuate", "advance", "end", "renew", "push"), style.weights)[0]
     if what == "restart":
         return [Restart()]
+    if what in ("punctuate", "advance") and source.declared.control and rng.random() < 0.7:
+        return [source.control(clock)]
     if what == "punctuate":
         return [source.punctuate()]
     if what == "advance" and source.declared.time is not None:
@@ -145,7 +148,7 @@ class Element(NamedTuple):
     """One thing that happens on one input, and the time on everybody's clock."""
 
     clock: int
-    what: Row | Punctuate | Advance | End
+    what: Row | Punctuate | Control | Advance | End
 
 
 class Streams(NamedTuple):
@@ -180,13 +183,14 @@ def conforming(seed: int, count: int) -> Streams:
         clock += rng.choice((0, 0, 0, 0, 1, 1, 2))
         source = rng.choice(sources)
         dice = rng.random()
-        what: Row | Punctuate | Advance | End | None
+        what: Row | Punctuate | Control | Advance | End | None
         if dice < 0.01:
             what = source.end()
         elif dice < 0.04 and source.declared.time is not None:
             what = source.advance(clock + rng.randint(-3, 3))
         elif dice < 0.12:
-            what = source.punctuate()
+            controlled = source.declared.control and rng.random() < 0.7
+            what = source.control(clock) if controlled else source.punctuate()
         else:
             what = source.row(clock)
         if what is not None:
@@ -242,7 +246,14 @@ def _plain(shape: Shape) -> Shape:
     """Inputs that close keys only when asked to, and runs that keep their dead rows for long."""
     inputs = tuple(
         replace(
-            one, unique=False, clustered=None, ordered=None, punctuation=None, wildcard=False, partitions=1
+            one,
+            unique=False,
+            clustered=None,
+            ordered=None,
+            punctuation=None,
+            control=(),
+            wildcard=False,
+            partitions=1,
         )
         for one in shape.inputs
     )
@@ -284,6 +295,9 @@ def _input(rng: Random, types: tuple[str, ...], *, windowed: bool, weak: bool) -
             declared = replace(declared, punctuation="marked", partitions=2)
     if declared.punctuation == "marked" and rng.random() < 0.3:
         declared = replace(declared, wildcard=True)
+    if lateness is not None and rng.random() < 0.35:
+        forms = tuple(rng.choice(("value", "value", "list", "range")) for _ in types)
+        declared = replace(declared, punctuation=None, wildcard=False, partitions=1, control=forms)
     return declared
 
 

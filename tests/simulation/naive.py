@@ -25,6 +25,7 @@ from tests.simulation.elements import (
     Stand,
     Took,
     covers,
+    exploded,
     follow,
     key_of,
     queue,
@@ -35,6 +36,7 @@ from tests.simulation.elements import (
 from tests.simulation.script import (
     KNOWS,
     Advance,
+    Control,
     End,
     Eq,
     Finish,
@@ -92,6 +94,12 @@ class Naive:
         elif isinstance(operation, Punctuate):
             says = [] if operation.form == "partial" else singles(operation.patterns)
             self._batch({}, {operation.input: says})
+        elif isinstance(operation, Control):
+            side = self.sides[operation.input]
+            for patterns, t in operation.promises:
+                says = [promise for one in exploded(patterns) for promise in singles(one)]
+                side.waiting += [(t, promise) for promise in self._heeded(says)]
+            self._batch({}, {})
         elif isinstance(operation, Advance):
             self._batch({}, {}, {operation.input: operation.t})
         elif isinstance(operation, End):
@@ -112,9 +120,10 @@ class Naive:
         queues, implied = {}, {}
         for i in sorted({*rows, *promises}):
             arrived, says = self._data(i, rows.get(i, []))
+            says, meant = self._heeded(says), self._heeded(promises.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
-            counted = self._heeded(self._pledge(i, says + promises.get(i, [])))
+            counted = self._pledge(i, says + meant)
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
         held = [len(side.live_ids) for side in self.sides]
@@ -133,6 +142,8 @@ class Naive:
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, progress or {})
+        while self._control():
+            self._advance({}, {})
 
     def _seen(self, i: int, queue: Queue, held: int, last: Key | None) -> Seen:
         rows, declared = queue[0], self.sides[i].declared
@@ -336,6 +347,16 @@ class Naive:
         if says:
             self._settle(known | named)
 
+    def _control(self) -> bool:
+        """Promises of control sources act once their input's progress is past their time, or it ended."""
+        acted = False
+        for i, side in enumerate(self.sides):
+            due = [each for each in side.waiting if self.reached[i] > each[0] or side.ended]
+            side.waiting = [each for each in side.waiting if each not in due]
+            self._close(i, [promise for _, promise in due])
+            acted = acted or bool(due)
+        return acted
+
     def _known(self) -> set[Key]:
         """Keys of which something is remembered."""
         known = set(self.announced)
@@ -371,6 +392,7 @@ class Naive:
                     side.single.discard(key)
                     side.seen.discard(key)
                     side.drop_pledges(key)
+                    side.waiting = [each for each in side.waiting if each[1].key != key]
 
     def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
         """Event time moves after the whole batch."""

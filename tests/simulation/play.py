@@ -31,6 +31,7 @@ from streamjoin.state.side import MergePolicy
 from tests.simulation.script import (
     Advance,
     Between,
+    Control,
     End,
     Eq,
     Finish,
@@ -45,6 +46,7 @@ from tests.simulation.script import (
     Row,
     Script,
     Settings,
+    Star,
     instant,
     rank,
     unit_of,
@@ -108,6 +110,8 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
         source = sj.marked("flag", null_is_wildcard=declared.wildcard, partitions=declared.partitions)
     elif declared.punctuation == "closing":
         source = sj.closing("flag")
+    elif declared.control:
+        source = sj.control(_control_schema(keys, declared), time="over")
     return sj.stream(
         pa.schema(columns),
         name=NAMES[number],
@@ -133,6 +137,18 @@ def driver(settings: Settings) -> Any:
         "clusters": sj.FollowClusters,
     }
     return kinds[settings.driver](settings.quota)
+
+
+def _control_schema(keys: list[str], declared: Input) -> pa.Schema:
+    """Columns of a control source; lists of dictionaries are nothing that Arrow makes from Python."""
+    columns: list[tuple[str, pa.DataType]] = [("over", TYPES[declared.time or "micros"])]
+    for name, type_, form in zip(keys, declared.types, declared.control, strict=True):
+        dtype = pa.string() if type_ == "dictionary" else TYPES[type_]
+        if form == "range":
+            columns += [(f"{name}_from", dtype), (f"{name}_to", dtype)]
+        else:
+            columns.append((name, pa.list_(dtype) if form == "list" else dtype))
+    return pa.schema(columns)
 
 
 def plan(script: Script) -> Plan:
@@ -240,6 +256,8 @@ class Player:
                 run.step(tables)
         elif isinstance(operation, Punctuate):
             self._punctuate(operation)
+        elif isinstance(operation, Control):
+            run.control(NAMES[operation.input], self._control_table(operation))
         elif isinstance(operation, Advance):
             run.advance(NAMES[operation.input], instant(self.settings, operation.t))
         elif isinstance(operation, End):
@@ -270,6 +288,22 @@ class Player:
             whole["id"] = as_pattern(1)
         self.run.punctuate(stream.name, sj.Punctuation(tuple(whole.values())))
 
+    def _control_table(self, operation: Control) -> pa.Table:
+        stream = self.plan.streams[operation.input]
+        declared = self.script.inputs[operation.input]
+        assert isinstance(stream.punctuation, sj.metadata.Control)
+        rows = []
+        for patterns, t in operation.promises:
+            row: dict[str, Any] = {"over": instant(self.settings, t)}
+            for name, dtype, pattern in zip(stream.key, declared.types, patterns, strict=True):
+                given = own(pattern, dtype)
+                if isinstance(given, Between):
+                    row |= {f"{name}_from": given.low, f"{name}_to": given.high}
+                elif not isinstance(given, Star):
+                    row[name] = given.value if isinstance(given, Eq) else list(given.values)  # type: ignore[union-attr]
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=stream.punctuation.columns)
+
     def _collect(self, run: _Watched, emitted: Emitted) -> None:
         for output in run.emitted:
             if isinstance(output, Results):
@@ -294,11 +328,12 @@ class Player:
         ]
         return sorted(np.concatenate(parts).tolist()) if parts else []
 
-    def remembered(self, number: int) -> tuple[int, int, int]:
-        """How many single keys an input has promised, has seen, and has pledged."""
+    def remembered(self, number: int) -> tuple[int, int, int, int]:
+        """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
         join = self.run.join
         promises = join.promises[number]
-        return len(promises.constants), len(promises.seen), len(join.pledges[number])
+        known = len(promises.constants), len(promises.seen), len(join.pledges[number])
+        return *known, len(join.scheduled[number])
 
 
 def _known(run: LocalRun) -> list[Any]:

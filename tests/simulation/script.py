@@ -103,6 +103,13 @@ class Punctuate(NamedTuple):
     form: str = "key"
 
 
+class Control(NamedTuple):
+    """Rows of an input's control source: patterns of the key columns, and the time after which they act."""
+
+    input: int
+    promises: tuple[tuple[tuple[Pattern, ...], int], ...]
+
+
 class Advance(NamedTuple):
     input: int
     t: int
@@ -120,7 +127,7 @@ class Finish(NamedTuple):
     pass
 
 
-Operation = Push | Punctuate | Advance | End | Restart | Finish
+Operation = Push | Punctuate | Control | Advance | End | Restart | Finish
 
 
 # What is declared.
@@ -149,6 +156,7 @@ class Input(_Compact):
     descending: bool = False
     sequence: int = 0  # how many columns it has
     punctuation: str | None = None  # "marked" or "closing"
+    control: tuple[str, ...] = ()  # by key column: "value", "list" or "range"
     wildcard: bool = False  # a marked row with a null key column is allowed
     partitions: int = 1
     on_violation: str = "drop"

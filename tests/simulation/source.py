@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tests.simulation.script import (
     Advance,
     Between,
+    Control,
     End,
     Eq,
     In,
@@ -55,6 +56,7 @@ class Source:
         self.rng, self.number, self.habits = rng, number, habits
         self.declared, self.domain = shape.inputs[number], shape.domain
         self.promised: list[tuple[Pattern, ...]] = []
+        self.controlled: list[tuple[tuple[Pattern, ...], int]] = []
         self.seen: set[Any] = set()
         self.history: list[tuple[Any, ...]] = []
         self.greatest: int | None = None
@@ -77,6 +79,8 @@ class Source:
         if key is None:
             return None
         t = self._time(clock, honest=honest)
+        if honest and t is not None and self._over(key, t):
+            return None
         flag = declared.punctuation == "closing" and rng.random() < 0.25
         if None not in key:
             self._remember(key)
@@ -133,6 +137,11 @@ class Source:
             return not any((value[0] > each) if down else (value[0] < each) for each in settled)
         return True
 
+    def _over(self, key: tuple[Any, ...], t: int) -> bool:
+        """Whether a control promise says that nothing of this key is so new. Older rows may still come."""
+        value = tuple(map(rank, key))
+        return any(t > until and all(map(matches, patterns, value)) for patterns, until in self.controlled)
+
     def _remember(self, key: tuple[Any, ...]) -> None:
         self.seen.add(tuple(map(rank, key)))
         self.history.append(key)
@@ -174,6 +183,30 @@ class Source:
         if form != "partial":
             self.promise(patterns)
         return Punctuate(self.number, patterns, form)
+
+    def control(self, clock: int) -> Control:
+        """Promises for now, for later, or for a time that is past."""
+        rows = []
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            forms = zip(self.declared.control, self.domain, strict=True)
+            patterns = tuple(self._controlled(form, values) for form, values in forms)
+            rows.append((patterns, clock - self.habits.lag + self.rng.randint(-3, 5)))
+        self.controlled += rows
+        return Control(self.number, tuple(rows))
+
+    def _controlled(self, form: str, values: tuple[Any, ...]) -> Pattern:
+        """What a control column of this form can say; both ends of a range belong to it."""
+        rng = self.rng
+        if rng.random() < (0.2 if len(self.domain) > 1 else 0.04):
+            return Star()
+        if form == "value":
+            return Eq(rng.choice(values))
+        if form == "list":
+            return In(tuple(rng.sample(values, rng.randint(0, min(3, len(values))))))
+        low, high = (rng.choice((*values, *values, None)) for _ in range(2))
+        if low is not None and high is not None and rng.random() < 0.8:
+            low, high = sorted((low, high), key=rank)
+        return Between(low, high)
 
     def _pattern(self, values: tuple[Any, ...]) -> Pattern:
         rng = self.rng

@@ -13,8 +13,9 @@ import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
+from streamjoin.operators.scheduled import TimedPatterns
 from streamjoin.punctuation import ANY
-from streamjoin.state.promises import KeyPatterns, pattern_mask
+from streamjoin.state.promises import KeyPatterns, is_everything, pattern_mask
 from streamjoin.state.run import Run, match
 
 
@@ -41,6 +42,7 @@ class Arrivals:
     batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
     `progress_us` promises that nothing earlier will come. What the declared order of arrival
     implies stands apart: rows `behind` it, and keys and patterns that are closed after the batch.
+    `scheduled` keys and patterns are promises that wait for a time.
     """
 
     rows: Batch
@@ -56,6 +58,8 @@ class Arrivals:
     behind: Mask | None = None
     implied_keys: Batch | None = None
     implied_patterns: tuple[KeyPatterns, ...] = ()
+    scheduled: Batch | None = None
+    scheduled_patterns: tuple[TimedPatterns, ...] = ()
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:
@@ -65,6 +69,19 @@ class Arrivals:
         """The same, and the input has ended."""
         everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
         return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
+
+    def without_promises(self) -> Arrivals:
+        """The same for an operator that knows no punctuations; that an input has ended it does know."""
+        ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
+        return replace(
+            self,
+            keys=self.keys.slice(0, 0),
+            keys_at=None,
+            patterns=tuple(self.patterns[i] for i in ends),
+            patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
+            scheduled=None,
+            scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
+        )
 
     def after_own_promise(self) -> Mask:
         """Rows that stand behind a promise of this same batch that covers them."""

@@ -31,6 +31,8 @@ def sides_of(join: StreamJoin) -> Iterator[Side]:
         yield promises.seen.side
     for pledges in join.pledges:
         yield pledges.side
+    for scheduled in join.scheduled:
+        yield scheduled.side
     yield join.announced.side
 
 
@@ -78,6 +80,10 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             for promises in join.promises
         ],
         "pledged patterns": [pledges.patterns for pledges in join.pledges],
+        "scheduled patterns": [
+            [[time_us, Punctuation(patterns).text()] for time_us, patterns in scheduled.patterns]
+            for scheduled in join.scheduled
+        ],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
     }
 
@@ -104,6 +110,11 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         promises.patterns = [Punctuation.parse(text, spec.key_types).patterns for text in saved["patterns"]]
     for pledges, pledged in zip(join.pledges, facts["pledged patterns"], strict=True):
         pledges.patterns = pledged
+    # a state from before there were control streams says nothing of them
+    for scheduled, timed in zip(join.scheduled, facts.get("scheduled patterns", ()), strict=False):
+        scheduled.patterns = [
+            (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
+        ]
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
     return join

@@ -14,7 +14,8 @@ Rules (design section 4), for input i with state S_i, window W_i, progress P_i:
 A tuple of a preserved input (outer and anti joins) that matched nothing leaves padded with nulls
 when it is let go of: useless, or its key spent.
 
-Promises act after the rows before them on their own input; progress acts after the whole batch.
+Promises act after the rows before them on their own input; progress acts after the whole batch, and
+after it the promises that waited for it.
 Every public step leaves a state that can be stored and restored. Nothing here knows how it is
 run: rows and promises come in as `Arrivals`, results go out as `Output` elements.
 
@@ -38,13 +39,13 @@ from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
-from streamjoin.operators.progress import Progress
+from streamjoin.operators.progress import END_OF_TIME, Progress
 from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
-from streamjoin.punctuation import Wildcard
-from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
+from streamjoin.state.promises import KeyPatterns, Promises, is_everything, matching_keys
 from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, RunNames, Side
 
@@ -117,6 +118,7 @@ class StreamJoin:
         self.pledges = [
             Pledges(f"q{i}", spec.inputs[i].layout, self.names, spec.inputs[i].partitions) for i in count
         ]
+        self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
@@ -129,16 +131,16 @@ class StreamJoin:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        promises = sum(map(len, self.promises)) + sum(map(len, self.pledges)) + len(self.announced)
+        waiting = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
+        promises = sum(map(len, self.promises)) + waiting + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
         return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all runs, dead rows included."""
-        tuples = sum(side.nbytes for side in self.sides) + sum(
-            pledges.side.nbytes for pledges in self.pledges
-        )
+        waiting = [*(each.side for each in self.pledges), *(each.side for each in self.scheduled)]
+        tuples = sum(side.nbytes for side in (*self.sides, *waiting))
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
     # One batch
@@ -160,18 +162,24 @@ class StreamJoin:
             if arrived.implied_keys is not None:
                 yield from self._close(i, arrived.implied_keys, arrived.implied_patterns)
         yield from self._advance(arrivals)
+        yield from self._keep_schedules()
         yield from self._settle_due(idle=True)
         for side in self.sides:
             side.drop_dead()
         self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
 
     def _admit(self, i: int, arrived: Arrivals, queues: list[InputQueue]) -> Iterator[Output]:
-        late_before = self.reached[i] if self.spec.windowed else None
-        admitted = admit(i, self.spec.inputs[i], arrived, self.promises[i], late_before=late_before)
         counters = self.counters[i]
+        counters.punctuations += len(arrived.keys) + len(arrived.patterns) + len(arrived.scheduled_patterns)
+        counters.punctuations += 0 if arrived.scheduled is None else len(arrived.scheduled)
+        spec = self.spec.inputs[i]
+        if not spec.heeds_promises:
+            arrived = arrived.without_promises()
+        late_before = self.reached[i] if self.spec.windowed else None
+        admitted = admit(i, spec, arrived, self.promises[i], late_before=late_before)
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
-        counters.punctuations += len(arrived.keys) + len(arrived.patterns)
+        self.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
@@ -181,10 +189,6 @@ class StreamJoin:
         patterns, patterns_at = self.pledges[i].fulfilled_patterns(
             arrived.patterns, arrived.patterns_at, self.promises[i]
         )
-        spec = self.spec.inputs[i]
-        if not spec.heeds_promises:  # but that an input has ended is no matter of what is known
-            keys, patterns = keys.slice(0, 0), tuple(one for one in patterns if _everything(one))
-            keys_at, patterns_at = None, None
         queue = InputQueue(
             i,
             admitted.rows,
@@ -380,7 +384,7 @@ class StreamJoin:
                 touched += [batch.only_keys() for batch in matching_keys(side, pattern)]
         self.promises[i].close_keys(distinct)
         self.pledges[i].forget(distinct)
-        ended = any(map(_everything, patterns))  # then nothing is gained by waiting
+        ended = any(map(is_everything, patterns))  # then nothing is gained by waiting
         if any(map(len, touched)) and (ended or not isinstance(self.spec.strategies.purge, NoPurge)):
             self.unsettled.append(concat(distinct.layout, touched))
         yield from self._settle_due(idle=False, ended=ended)
@@ -474,9 +478,10 @@ class StreamJoin:
             self.announced.add(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
-            for promises, pledges in zip(self.promises, self.pledges, strict=True):
+            for i, promises in enumerate(self.promises):
                 promises.forget(over)
-                pledges.forget(over)
+                self.pledges[i].forget(over)
+                self.scheduled[i].forget(over)
             self.announced.remove(over)
 
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:
@@ -512,6 +517,24 @@ class StreamJoin:
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
+    def _keep_schedules(self) -> Iterator[Output]:
+        """Carry out the promises that waited until their input's progress is past their time.
+
+        One of them may end its input, and that carry an idle one on; so until none is left.
+        """
+        acted = True
+        while acted:
+            acted = False
+            for i, scheduled in enumerate(self.scheduled):
+                if scheduled.empty:
+                    continue
+                keys, patterns = scheduled.due(END_OF_TIME if self.progress.ended[i] else self.reached[i])
+                if len(keys) or patterns:
+                    acted = True
+                    yield from self._close(i, keys, patterns)
+            if acted:
+                yield from self._advance({})
+
     def _invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
         """Drop useless rows of input i with start <= time < stop; adds the keys that it may finish."""
         for run in self.sides[i].runs:
@@ -539,7 +562,3 @@ class StreamJoin:
 
     def _others(self, i: int) -> list[int]:
         return [other for other in range(len(self.sides)) if other != i]
-
-
-def _everything(patterns: KeyPatterns) -> bool:
-    return all(isinstance(pattern, Wildcard) for pattern in patterns)

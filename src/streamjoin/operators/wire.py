@@ -2,7 +2,8 @@
 
 A bucket is a slice of the hash space: bucket = floor((h + 2^63) * buckets / 2^64). So rows sorted
 by hash are sorted by bucket too, and splitting is cutting. Promises on single keys travel with
-their bucket; patterns and event time go to every bucket, so that each knows all of its input.
+their bucket, also those that wait for a time; patterns and event time go to every bucket, so that
+each knows all of its input.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
     rows, keys = arrivals.rows.take(row_order), arrivals.keys.take(key_order)
     rows_at = None if arrivals.rows_at is None else arrivals.rows_at.take(row_order)
     keys_at = None if arrivals.keys_at is None else arrivals.keys_at.take(key_order)
-    bounds = bucket_bounds(buckets)
-    row_cut = [0, *np.searchsorted(rows.hash, bounds).tolist(), len(rows)]
-    key_cut = [0, *np.searchsorted(keys.hash, bounds).tolist(), len(keys)]
+    scheduled = None if arrivals.scheduled is None else arrivals.scheduled.sorted()
+    row_cut, key_cut = _cuts(rows, buckets), _cuts(keys, buckets)
+    later_cut = None if scheduled is None else _cuts(scheduled, buckets)
     for bucket in range(buckets):
         first, last = key_cut[bucket], key_cut[bucket + 1]
         start, stop = row_cut[bucket], row_cut[bucket + 1]
@@ -48,8 +49,16 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
             null_keys=arrivals.null_keys if bucket == 0 else 0,
             unkeyed=arrivals.unkeyed if bucket == 0 else None,
         )
+        if scheduled is not None and later_cut is not None:
+            first, last = later_cut[bucket], later_cut[bucket + 1]
+            share = replace(share, scheduled=scheduled.slice(first, last - first))
         for piece in _pieces(share, limit_bytes):
             yield bucket, piece
+
+
+def _cuts(batch: Batch, buckets: int) -> list[int]:
+    """Where each bucket's rows begin in a sorted batch, and where the last one's end."""
+    return [0, *np.searchsorted(batch.hash, bucket_bounds(buckets)).tolist(), len(batch)]
 
 
 def _pieces(share: Arrivals, limit_bytes: int) -> Iterator[Arrivals]:
@@ -91,6 +100,10 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "latest": arrivals.latest_us,
         "progress": arrivals.progress_us,
         "null_keys": arrivals.null_keys,
+        "scheduled": None if arrivals.scheduled is None else put_batch(arrivals.scheduled),
+        "scheduled_patterns": [
+            [time_us, Punctuation(patterns).text()] for time_us, patterns in arrivals.scheduled_patterns
+        ],
     }
     return encode(_ARRIVALS, header, parts, checksum=False)
 
@@ -120,6 +133,11 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         rows_at=positions("rows_at"),
         keys_at=positions("keys_at"),
         patterns_at=positions("patterns_at"),
+        scheduled=None if header["scheduled"] is None else batch("scheduled", layout.keys_with_time),
+        scheduled_patterns=tuple(
+            (time_us, Punctuation.parse(text, layout.key_types).patterns)
+            for time_us, text in header["scheduled_patterns"]
+        ),
     )
 
 
@@ -127,6 +145,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
     """All shares of one input and batch as one, rows sorted unless their order is known."""
     rows_at = _joined_positions([share.rows_at for share in shares])
     rows = concat(layout, [share.rows for share in shares])
+    scheduled = [share.scheduled for share in shares if share.scheduled is not None]
     return Arrivals(
         rows if rows_at is not None else rows.sorted(in_stretches=True),
         concat(layout.keys_only, [share.keys for share in shares]),
@@ -138,6 +157,8 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         rows_at=rows_at,
         keys_at=_joined_positions([share.keys_at for share in shares]),
         patterns_at=_joined_positions([share.patterns_at for share in shares]),
+        scheduled=concat(layout.keys_with_time, scheduled) if scheduled else None,
+        scheduled_patterns=tuple(timed for share in shares for timed in share.scheduled_patterns),
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Control, Marked, Ordered, Stream
+from streamjoin.metadata import Marked, Ordered, Stream
 from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
 from streamjoin.operators.join_type import join_type
 from streamjoin.operators.orders import Sequential, ValueOriented
@@ -21,6 +21,7 @@ from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spec import InputSpec, JoinSpec
 from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
+from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
 from streamjoin.plan.safety import Bound, check
@@ -91,6 +92,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         )
         for i in range(width)
     )
+    for stream in streams:
+        check_control(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
     how = join_type(options.how, len(streams))
@@ -134,10 +137,6 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
     for stream in streams:
         if not isinstance(stream, Stream):
             raise InvalidJoin(f"{stream!r} is not a stream; wrap it with sj.stream(…)")
-        if isinstance(stream.punctuation, Control):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: punctuation=control(…) is not built yet; use marked or closing"
-            )
         if stream.arrival is not None and len(stream.sequence) == 2:
             raise InvalidJoin(
                 f"stream {stream.name!r}: arrival= over several partitions is not built yet; "

@@ -37,7 +37,7 @@ def closes_keys(stream: Stream) -> str | None:
     if isinstance(source, Closing):
         return f"closing rows of {stream.name}"
     if isinstance(source, Control):
-        return f"the control stream of {stream.name}"
+        return f"the control stream of {stream.name} (as event time moves on {stream.name})"
     if isinstance(stream.arrival, Clustered):
         return f"clustered arrival of {stream.name}"
     if isinstance(stream.arrival, Ordered):
@@ -76,6 +76,10 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
         reasons.append(
             f"{stream.name} closes keys in two ways: bounded provided the second never comes after the key "
             "is finished, when it would be remembered as that of a new key"
+        )
+    if isinstance(stream.punctuation, Control):
+        reasons.append(
+            f"promises of its control stream are remembered until event time on {stream.name} is past theirs"
         )
     promises = closes_keys(stream) is None or not open_ended
     if not promises:

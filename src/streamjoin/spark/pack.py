@@ -6,12 +6,18 @@ by the columns that say which rows are promises and where they stand:
 
     h [t] k0… p0…  [mark]  [last]  [part off]
 
+Rows of a control source come with the time of each promise, and where a key column is promised by
+ranges with their ends; a key is null where it is not a single value:
+
+    h t k0…  [f0 g0]…
+
 Every bucket gets at least one blob from every task, so that every bucket runs in every batch and
 knows how far event time has got.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +29,7 @@ import pyarrow.compute as pc
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.keys import canonical, valid
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
 from streamjoin.operators.intake import latest_time, sort_marks
 from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
@@ -36,18 +43,13 @@ BLOB_BYTES = 16 << 20  # the largest blob, about
 
 
 @dataclass(frozen=True)
-class Packer:
-    """Packs one input. `labels` are the bucket numbers as Spark sees them, one per bucket."""
+class Packing(ABC):
+    """Packs for one input. `labels` are the bucket numbers as Spark sees them, one per bucket."""
 
     number: int
     name: str
     layout: Layout
     labels: tuple[int, ...]
-    marked: bool = False
-    null_is_wildcard: bool = False
-    closing: bool = False
-    sequenced: bool = False
-    keep_unkeyed: bool = False  # rows with null keys are results of their own
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
@@ -74,10 +76,30 @@ class Packer:
         labels = [self.labels[bucket] for bucket, _ in shares]
         return _packed(labels, [self.number] * len(shares), [to_bytes(share) for _, share in shares])
 
+    @abstractmethod
+    def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
+        """One record batch from the JVM, sorted out."""
+
+    def keys(self, columns: dict[str, Any]) -> list[Any]:
+        """The key columns in the join's types."""
+        types = enumerate(self.layout.key_types)
+        return [canonical(_as_type(columns[f"k{i}"], dtype)) for i, dtype in types]
+
+
+@dataclass(frozen=True)
+class Packer(Packing):
+    """Packs the rows of an input."""
+
+    marked: bool = False
+    null_is_wildcard: bool = False
+    closing: bool = False
+    sequenced: bool = False
+    keep_unkeyed: bool = False  # rows with null keys are results of their own
+
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
         columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
-        keys = [canonical(_as_type(columns[f"k{i}"], dtype)) for i, dtype in enumerate(self.layout.key_types)]
+        keys = self.keys(columns)
         has_key = valid(keys)
         marks = _flags(columns["mark"]) if self.marked else None
         data: Mask = np.ones(batch.num_rows, np.bool_) if marks is None else ~marks
@@ -130,6 +152,25 @@ class Packer:
             patterns=patterns,
             patterns_at=None if at is None else at.take(wide),
         )
+
+
+@dataclass(frozen=True)
+class ControlPacker(Packing):
+    """Packs the promises of an input's control source. `ranged`: whether a key column has ends."""
+
+    ranged: tuple[bool, ...] = ()
+    time: str = ""
+
+    def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
+        """One record batch from the JVM, sorted out."""
+        columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
+        times = check_times(columns["t"], self.name, self.time)
+        promised = []
+        for i, (value, ranged) in enumerate(zip(self.keys(columns), self.ranged, strict=True)):
+            dtype = self.layout.key_types[i]
+            ends = [canonical(_as_type(columns[f"{end}{i}"], dtype)) for end in "fg"] if ranged else []
+            promised.append(Promised(value, *ends))
+        return scheduled_arrivals(self.layout, promised, columns["h"], times)
 
 
 def _packed(buckets: list[int], inputs: list[int], blobs: list[bytes]) -> pa.RecordBatch:

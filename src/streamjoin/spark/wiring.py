@@ -3,6 +3,7 @@
     select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
     transformWithState → observe metrics → unpack
 
+A control source is one more branch of the union, packed for the input it speaks of.
 Batch DataFrames go through the same code and give the batch answer.
 """
 
@@ -21,12 +22,14 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Closing, Marked, Stream
+from streamjoin.metadata import Closing, Control, Marked, Stream
 from streamjoin.operators.join_type import INNER
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.spark.buckets import bucket_labels
+from streamjoin.spark.columns import micros, normal, quoted
+from streamjoin.spark.control import promises_of
 from streamjoin.spark.outputs import (
     METRIC,
     ROWS,
@@ -38,7 +41,7 @@ from streamjoin.spark.outputs import (
     can_be_direct,
     unpack_rows,
 )
-from streamjoin.spark.pack import PACKED, Packer
+from streamjoin.spark.pack import PACKED, ControlPacker, Packer
 from streamjoin.spark.processor import BucketJoin, metric_names
 from streamjoin.spark.session import check_session
 
@@ -68,6 +71,9 @@ class SparkJoin:
         frames = [stream.source for stream in plan.streams]
         spark = frames[0].sparkSession
         streaming = {stream.name: bool(stream.source.isStreaming) for stream in plan.streams}
+        for stream in plan.streams:
+            if isinstance(stream.punctuation, Control):
+                streaming[f"control of {stream.name}"] = bool(stream.punctuation.source.isStreaming)
         if len(set(streaming.values())) > 1:
             raise InvalidJoin(
                 "streaming and batch inputs cannot be mixed in one join ("
@@ -88,6 +94,11 @@ class SparkJoin:
         """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
         labels = tuple(bucket_labels(self.spec.buckets))
         packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
+        packed += [
+            self._packed_control(number, stream.punctuation, labels)
+            for number, stream in enumerate(self.plan.streams)
+            if isinstance(stream.punctuation, Control)
+        ]
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
@@ -112,7 +123,7 @@ class SparkJoin:
         emitted = self.emitted(RowsOnly(self.spec.output))
         rows = emitted.select(
             *(
-                _from_micros(_quoted(field.name), field.dataType).alias(field.name)
+                _from_micros(quoted(field.name), field.dataType).alias(field.name)
                 for field in self.output_type()
             )
         )
@@ -177,33 +188,46 @@ class SparkJoin:
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
 
+    def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
+        stream, spec = self.plan.streams[number], self.spec.inputs[number]
+        forms = [
+            source.form(key, dtype) for key, dtype in zip(stream.key, spec.layout.key_types, strict=True)
+        ]
+        keys = list(zip(stream.key, self._key_types(), forms, strict=True))
+        time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
+        ranged = tuple(form == "range" for form in forms)
+        packer = ControlPacker(number, stream.name, spec.layout, labels, ranged, source.time)
+        return promises_of(source.source, keys, time).mapInArrow(packer, PACKED)
+
     def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
         keys = [
-            _normal(F.col(_quoted(name)).cast(dtype), dtype)
+            normal(F.col(quoted(name)).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
         columns = [F.xxhash64(*keys).alias("h")]
         if timed and stream.time is not None:
             dtype = stream.source.schema[stream.time].dataType
-            columns.append(_micros(_quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
+            columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
-        columns += [F.col(_quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
         source = stream.punctuation
         if isinstance(source, Marked):
-            columns.append(F.col(_quoted(source.column)).alias("mark"))
+            columns.append(F.col(quoted(source.column)).alias("mark"))
         if isinstance(source, Closing):
             columns.append(F.expr(source.condition).cast("boolean").alias("last"))
         if stream.sequence:
             partition = (
-                F.xxhash64(F.col(_quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
+                F.xxhash64(F.col(quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
             )
             columns.append(partition.cast("long").alias("part"))
-            columns.append(F.col(_quoted(stream.sequence[-1])).cast("long").alias("off"))
+            columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
         return columns
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""
         times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
+        controls = [s.punctuation for s in self.plan.streams if isinstance(s.punctuation, Control)]
+        times += [control.source.schema[control.time].dataType for control in controls]
         return any(isinstance(dtype, T.TimestampType) for dtype in times)
 
     def _cache_name(self) -> str:
@@ -233,26 +257,6 @@ def _refuse_unbuilt(plan: Plan) -> None:
             raise InvalidJoin(
                 f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
             )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _normal(key: Any, dtype: T.DataType) -> Any:
-    """One zero for floating keys, so that -0.0 and 0.0 hash alike."""
-    if isinstance(dtype, T.DoubleType | T.FloatType):
-        return F.when(key == F.lit(0.0), F.lit(0.0).cast(dtype)).otherwise(key)
-    return key
-
-
-def _micros(name: str, dtype: T.DataType, *, zoned: bool) -> Any:
-    """Event time as microseconds; instants, or wall-clock times where no input has instants."""
-    if isinstance(dtype, T.DateType) and not zoned:
-        return F.unix_date(F.col(name)).cast("long") * F.lit(86_400_000_000)
-    if isinstance(dtype, T.TimestampNTZType) and not zoned:
-        return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})")
-    return F.unix_micros(F.col(name).cast("timestamp"))
 
 
 def _from_micros(name: str, dtype: T.DataType) -> Any:

@@ -70,7 +70,7 @@ class Promises:
         """No more tuples whose key matches; single keys it covers are absorbed."""
         if any(isinstance(pattern, Empty) for pattern in patterns):
             return
-        if all(isinstance(pattern, Wildcard) for pattern in patterns):
+        if is_everything(patterns):
             self.ended = True
             self._absorb(patterns)
             return
@@ -119,6 +119,11 @@ class Promises:
         """Keys that are closed on every input need no single memory any more."""
         for key_set in self.key_sets:
             key_set.remove(keys)
+
+
+def is_everything(patterns: KeyPatterns) -> bool:
+    """Whether the promise is that the input has ended."""
+    return all(isinstance(pattern, Wildcard) for pattern in patterns)
 
 
 def covers(wide: KeyPatterns, narrow: KeyPatterns) -> bool:
