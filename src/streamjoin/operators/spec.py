@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.batch import Layout
-from streamjoin.metadata import OnViolation
+from streamjoin.metadata import Arrival, OnViolation
 from streamjoin.operators.strategies import Strategies
 from streamjoin.state.side import MergePolicy
 
@@ -28,7 +28,12 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
-    arrival: str = ""  # what is declared of the order of arrival, in words
+    arrival: Arrival | None = None
+    partitioned: bool = False  # the order of arrival holds within each source partition
+
+    @property
+    def arrival_text(self) -> str:
+        return f"{self.arrival!r} in each partition" if self.partitioned else repr(self.arrival)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,6 @@ class JoinSpec:
             },
             "times": [spec.name for spec in self.inputs if spec.layout.timed],
             "windows (us)": {spec.name: spec.window_us for spec in self.inputs},
-            "arrival": {spec.name: spec.arrival for spec in self.inputs if spec.arrival},
+            "arrival": {spec.name: spec.arrival_text for spec in self.inputs if spec.arrival is not None},
             "unique": [spec.name for spec in self.inputs if spec.unique],
         }
