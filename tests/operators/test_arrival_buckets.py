@@ -43,7 +43,7 @@ def name(number: int) -> str:
 def sequence(rng: Random, partition: int, arrival: Any, *, honest: bool) -> list[int]:
     """Keys of one partition as declared (each partition has its own), or with some out of place."""
     keys: list[int] = []
-    for i in range(10):
+    for i in range(8):
         keys += [i * 3 + partition] * rng.randint(1, 3)
     for _ in range(len(keys) // 2 if arrival.slack else 0):  # two neighbours change places: slack 2 allows it
         at = rng.randrange(0, len(keys) - 1, 2)
@@ -147,7 +147,7 @@ def told(emitted: list[Any]) -> Counter[Any]:
 
 def compare(arrival: Any, seed: int, *, honest: bool) -> Counter[Any]:
     """Play a stream in one run and in several numbers of buckets; all that the one run told."""
-    plan = joined(arrival, "keep" if seed == 2 else "drop").plan
+    plan = joined(arrival, "keep" if seed == 1 else "drop").plan
     run = Buckets(plan, 1, Random(seed))  # with one task per batch this is the local run
     several = [Buckets(plan, count, Random(seed)) for count in (1, 3, 7)]
     everything: Counter[Any] = Counter()
@@ -171,7 +171,7 @@ def compare(arrival: Any, seed: int, *, honest: bool) -> Counter[Any]:
 @pytest.mark.parametrize("honest", [True, False], ids=["kept", "broken"])
 @pytest.mark.parametrize("arrival", ARRIVALS.values(), ids=ARRIVALS)
 def test_buckets_agree_with_one_run(arrival: Any, honest: bool) -> None:
-    found = sum((compare(arrival, seed, honest=honest) for seed in range(3)), Counter())
+    found = sum((compare(arrival, seed, honest=honest) for seed in range(2)), Counter())
     kinds = Counter(what[0] for what in found.elements())
     assert (kinds[0] > 0) == (not honest)
     assert kinds["row"]
@@ -189,7 +189,7 @@ def test_one_bucket_fed_as_on_spark_is_the_local_run() -> None:
         over = [one.patterns[0].value for one in run.punctuations()]
         assert sorted(over) == sorted(what[1] for what in found.elements() if what[0] == "over")
         broken = [(one["reason"], one["kept"], *one["row"].values()) for one in run.violations()]
-        assert sorted(broken) == sorted(what[1:] for what in found.elements() if what[0] == 0)
+        assert sorted(broken) == sorted(what[1:] for what in found.elements() if what[0] in (0, 1))
 
 
 def shares_of(tasks: list[list[tuple[Any, ...]]]) -> tuple[Any, Arrivals]:

@@ -132,7 +132,8 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         part, at, found = header["track_values"], 0, []
         values = None if part is None else decode_batch(parts[part]).column(0)
         for *numbers, told in header["tracks"]:
-            found.append(Track(*numbers, values=None if values is None else values.slice(at, told)))
+            track = Track(*numbers)
+            found.append(track if values is None else replace(track, values=values.slice(at, told)))
             at += told
         return tuple(found)
 

@@ -22,6 +22,8 @@ import pyarrow.compute as pc
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.keys import canonical, valid
+from streamjoin.metadata import Arrival
+from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.intake import latest_time, sort_marks
 from streamjoin.operators.wire import split, to_bytes
@@ -47,6 +49,7 @@ class Packer:
     null_is_wildcard: bool = False
     closing: bool = False
     sequenced: bool = False
+    arrival: Arrival | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
@@ -99,6 +102,8 @@ class Packer:
             last = np.flatnonzero(_flags(columns["last"])[chosen])
             keys_at = None if result.rows_at is None else result.rows_at.take(last)
             result = replace(result, keys=rows.only_keys().take(last), keys_at=keys_at)
+        if self.arrival is not None and result.rows_at is not None:
+            result = with_tracks(self.arrival, result, result.rows_at, self.name)
         return result
 
     def _rows(self, columns: dict[str, Any], keys: list[Any], time: Ints | None, chosen: Ints) -> Batch:

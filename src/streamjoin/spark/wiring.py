@@ -160,6 +160,7 @@ class SparkJoin:
             null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
             closing=isinstance(source, Closing),
             sequenced=bool(stream.sequence),
+            arrival=stream.arrival,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
@@ -205,9 +206,10 @@ def default_buckets(spark: SparkSession) -> int:
 
 def _refuse_unbuilt(plan: Plan) -> None:
     for stream in plan.streams:
-        if stream.arrival is not None:
+        if stream.arrival is not None and len(stream.sequence) != 2:
             raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= is not built on Spark yet; use punctuation= or a window"
+                f"stream {stream.name!r} is clustered or ordered on Spark without a sequence that names its "
+                "partitions; add sequence=[partition column, offset column]: its order holds in each"
             )
         source = stream.punctuation
         if isinstance(source, Closing) and not isinstance(source.condition, str):
