@@ -85,15 +85,15 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
-        followed = [intake.followed() for intake in self._intakes]
+        arrived = [intake.arrived for intake in self._intakes]
         try:
             arrivals = {
                 (i := self._number(stream)): self._intakes[i].arrivals(table)
                 for stream, table in rows.items()
             }
         except Exception:  # a batch that is refused leaves no trace
-            for intake, before in zip(self._intakes, followed, strict=True):
-                intake.follow_from(*before)
+            for intake, before in zip(self._intakes, arrived, strict=True):
+                intake.arrived = before
             raise
         return self._process(arrivals)
 
@@ -196,15 +196,10 @@ class LocalRun:
     def snapshot(self) -> bytes:
         """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
         parts: list[Any] = [to_bytes(self.join)]
-        followed = []
-        for intake in self._intakes:
-            arrived, batches = intake.followed()
-            followed.append([arrived, len(batches)])
-            parts += [batch_bytes(batch) for batch in batches]
         parts += [batch_bytes(keys.data) for keys in self._finished]
         parts += [batch_bytes(violation.rows.data) for violation in self._violations]
         header = {
-            "followed": followed,
+            "arrived": [intake.arrived for intake in self._intakes],
             "finished": len(self._finished),
             "violations": [[one.input, one.reason, one.kept] for one in self._violations],
         }
@@ -214,8 +209,15 @@ class LocalRun:
         header, (state, *parts) = decode(_RUN, snapshot)
         self.join = from_bytes(self.plan.spec, bytes(state))
         batches = iter([decode_batch(part) for part in parts])
-        for intake, (arrived, count) in zip(self._intakes, header["followed"], strict=True):
-            intake.follow_from(arrived, [next(batches) for _ in range(count)])
+        # until the join itself followed the order of arrival, that state stood here
+        before = header.get("followed", [])
+        for follower, (_, count) in zip(self.join.followers, before, strict=False):
+            old = [next(batches) for _ in range(count)]
+            if follower is not None:
+                follower.restore_unpartitioned(old)
+        counted = header.get("arrived", [arrived for arrived, _ in before])
+        for intake, arrived in zip(self._intakes, counted, strict=True):
+            intake.arrived = arrived
         keys_only = self.plan.spec.inputs[0].layout.keys_only
         self._finished = [Batch(keys_only, next(batches)) for _ in range(header["finished"])]
         self._violations = [

@@ -66,7 +66,11 @@ def _parse_duration(text: str, *, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """Equal keys come together; up to `slack` tuples of other keys may lie between two of one key."""
+    """Equal keys come together; up to `slack` tuples of other keys may lie between two of one key.
+
+    With `sequence=[partition column, offset column]` this holds within each partition, and all tuples
+    of a key come through one.
+    """
 
     slack: int = 0
 
@@ -76,7 +80,11 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Keys ascend (or descend); a smaller key may follow within the next `slack` tuples."""
+    """Keys ascend (or descend); a smaller key may follow within the next `slack` tuples.
+
+    With `sequence=[partition column, offset column]` this holds within each partition. No partition
+    appears later with keys that all others have passed.
+    """
 
     descending: bool = False
     slack: int = 0

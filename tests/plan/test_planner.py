@@ -134,6 +134,18 @@ def test_control_columns_that_contradict_the_key_are_refused(dtype, columns, say
         controlled(dtype, **columns)
 
 
+def test_arrival_in_one_partition_and_promises_of_several_contradict_each_other():
+    a = stream(
+        "a",
+        "k x end:bool p:str o",
+        sequence=["p", "o"],
+        arrival=sj.clustered(),
+        punctuation=sj.marked("end", partitions=2),
+    )
+    with pytest.raises(sj.InvalidJoin, match=r"come through one partition, marked\(partitions=2\) that they"):
+        sj.join(a, stream("b", "k y"))
+
+
 def test_ordered_arrival_of_a_composite_key_is_refused():
     pair = stream("pair", "a b x", key=["a", "b"], arrival=sj.ordered())
     with pytest.raises(sj.InvalidJoin, match="key of one column, it has 2; declare clustered arrival"):

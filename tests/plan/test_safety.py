@@ -87,6 +87,20 @@ def test_orphans_are_named():
     assert "provided" not in " ".join(bounds[0].reasons)
 
 
+def test_a_key_that_has_no_cluster_stays_too():
+    (_, bound) = check([input_("line", arrival=sj.clustered()), input_("order")])
+    assert bound.reasons == (
+        "clustered arrival of line let its tuples go, provided every key of order appears in line",
+    )
+
+
+def test_the_slowest_partition_holds_an_order_back():
+    partitioned = stream("a", "k p o", arrival=sj.ordered(), sequence=["p", "o"])
+    (reason,) = check([partitioned, input_("b")])[1].reasons
+    assert reason.startswith("ordered arrival of a let its tuples go, provided every partition of a goes on")
+    assert "a: ordered arrival in each partition, slack 0" in sj.join(partitioned, input_("b")).explain()
+
+
 def test_a_window_holds_provided_time_moves_on_the_others():
     (bound, *_) = check([input_("a", **WINDOW), input_("b", **TIMED), input_("c", **TIMED)])
     assert bound.reasons == ("its window of 10 s lets tuples go, provided event time moves on b and c",)

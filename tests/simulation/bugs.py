@@ -13,10 +13,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 
 from streamjoin.kernels.window import within_windows
-from streamjoin.operators import admission, intake, probe, snapshot, stream_join
-from streamjoin.operators.arrival_order import ClusterTracker, OrderTracker
+from streamjoin.operators import admission, arrival_order, intake, probe, snapshot, stream_join
+from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
@@ -369,13 +370,65 @@ def two_zeros_and_many_nans() -> Any:
 
 @bug
 def cluster_slack_off_by_one() -> Any:
-    good = ClusterTracker.__init__
+    good = ClusterFollower.__init__
 
-    def init(self: ClusterTracker, arrival: Any, layout: Any) -> None:
-        good(self, arrival, layout)
+    def init(self: ClusterFollower, *given: Any) -> None:
+        good(self, *given)
         self.slack += 1
 
-    return patch.object(ClusterTracker, "__init__", init)
+    return patch.object(ClusterFollower, "__init__", init)
+
+
+@bug
+def ages_do_not_grow_between_batches() -> Any:
+    good = ClusterFollower.follow
+
+    def follow(self: ClusterFollower, arrived: Arrivals) -> Any:
+        found = good(self, arrived)
+        zeros = pa.array(np.zeros(len(self.recent), np.int64))
+        self.recent = self.recent.layout.batch([*self.recent.data.columns[:-1], zeros])
+        return found
+
+    return patch.object(ClusterFollower, "follow", follow)
+
+
+@bug
+def other_partitions_let_keys_grow_old() -> Any:
+    def passed(self: Any, partition: Any) -> Any:
+        return np.full(len(partition), sum(track.size for track in self.tracks))
+
+    return patch.object(arrival_order._Shares, "passed", passed)
+
+
+@bug
+def order_forgets_the_last_values_of_a_batch() -> Any:
+    good = OrderFollower._keep
+
+    def keep(self: OrderFollower, values: Any) -> None:
+        self.lines = {
+            number: arrival_order._Line(line.limit, line.recent[:0]) for number, line in self.lines.items()
+        }
+        good(self, values)
+
+    return patch.object(OrderFollower, "_keep", keep)
+
+
+@bug
+def the_fastest_partition_closes_for_all() -> Any:
+    def bound(self: OrderFollower, coded: Any) -> Any:
+        limits = [line.limit for line in self.lines.values()]
+        return None if None in limits else max(limits, key=lambda limit: coded[limit], default=None)
+
+    return patch.object(OrderFollower, "_bound", bound)
+
+
+@bug
+def a_partition_without_a_bound_holds_nobody_back() -> Any:
+    def bound(self: OrderFollower, coded: Any) -> Any:
+        limits = [line.limit for line in self.lines.values() if line.limit is not None]
+        return min(limits, key=lambda limit: coded[limit], default=None)
+
+    return patch.object(OrderFollower, "_bound", bound)
 
 
 # Time
@@ -447,8 +500,8 @@ def snapshot_forgets_dead_flags() -> Any:
 
 @bug
 def snapshot_forgets_the_order_of_arrival() -> Any:
-    nothing = {"restore": lambda self, batches: None}
-    return _both(patch.multiple(ClusterTracker, **nothing), patch.multiple(OrderTracker, **nothing))
+    nothing = {"restore": lambda self, state: None}
+    return _both(patch.multiple(ClusterFollower, **nothing), patch.multiple(OrderFollower, **nothing))
 
 
 class _both:  # noqa: N801 - reads as a word

@@ -44,8 +44,10 @@ class Side:
     seen: set[Key] = field(default_factory=set)
     pledges: set[tuple[Promise, int]] = field(default_factory=set)  # with the partition that made it
     waiting: list[tuple[int, Promise]] = field(default_factory=list)  # until progress is past the time
-    recent: dict[Key, int] = field(default_factory=dict)  # clustered: tuples since each open key
-    values: list[Any] = field(default_factory=list)  # ordered: every value that came, as it came
+    # clustered: by partition, the tuples since each open key
+    recent: dict[int, dict[Key, int]] = field(default_factory=dict)
+    # ordered: by partition, every value that came, as it came
+    values: dict[int, list[Any]] = field(default_factory=dict)
     own: int = NEVER  # progress by its own rows
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -162,33 +164,48 @@ def follow(side: Side, arrived: list[Stand]) -> tuple[set[int], list[Promise]]:
 def _follow_clusters(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
     behind, gone = set(), set()
     for stand in sorted(arrived, key=lambda each: each.at or ()):
-        key = key_of(stand.row)
-        if key in gone or side.recent.get(key, 0) > slack:
-            gone.add(key)
+        key, partition = key_of(stand.row), _partition(stand)
+        recent = side.recent.setdefault(partition, {})
+        if (key, partition) in gone or recent.get(key, 0) > slack:
+            gone.add((key, partition))
             behind.add(stand.row.id)
-        side.recent = {other: passed + 1 for other, passed in side.recent.items()}
-        if key not in gone:
-            side.recent[key] = 0
-    closed = [key for key, passed in side.recent.items() if passed > slack]
-    for key in closed:
-        del side.recent[key]
+        for other in recent:
+            recent[other] += 1
+        if (key, partition) not in gone:
+            recent[key] = 0
+    closed = []
+    for partition, recent in side.recent.items():
+        closed += [key for key, passed in recent.items() if passed > slack]
+        side.recent[partition] = {key: passed for key, passed in recent.items() if passed <= slack}
     return behind, [Promise(key, ()) for key in closed]
 
 
 def _follow_order(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
-    def beyond() -> tuple[Pattern, ...]:
-        settled = side.values[: max(len(side.values) - slack, 0)]
-        if side.declared.descending:
-            return (Between(min(settled, key=rank), None, low_closed=False),) if settled else ()
-        return (Between(None, max(settled, key=rank), high_closed=False),) if settled else ()
+    """A partition closes what is beyond all its tuples but the last few; the input, what all have closed."""
+    down = side.declared.descending
+
+    def beyond(limit: Any) -> tuple[Pattern, ...]:
+        return (Between(limit, None, low_closed=False) if down else Between(None, limit, high_closed=False),)
+
+    def limit_of(values: list[Any]) -> Any:
+        settled = values[: max(len(values) - slack, 0)]
+        return (min if down else max)(settled, key=rank, default=None)
 
     behind = set()
     for stand in sorted(arrived, key=lambda each: each.at or ()):
-        limit = beyond()
-        if limit and covers(limit, key_of(stand.row)):
+        values = side.values.setdefault(_partition(stand), [])
+        limit = limit_of(values)
+        if limit is not None and covers(beyond(limit), key_of(stand.row)):
             behind.add(stand.row.id)
-        side.values.append(stand.row.key[0])
-    return behind, [Promise(None, beyond())] if beyond() else []
+        values.append(stand.row.key[0])
+    limits = list(map(limit_of, side.values.values()))
+    if not limits or None in limits:
+        return behind, []
+    return behind, [Promise(None, beyond((max if down else min)(limits, key=rank)))]
+
+
+def _partition(stand: Stand) -> int:
+    return stand.at[0] if stand.at else 0
 
 
 # The order of work in a batch

@@ -288,6 +288,8 @@ def _input(rng: Random, types: tuple[str, ...], *, windowed: bool, weak: bool) -
             declared = replace(declared, clustered=slack)
         else:
             declared = replace(declared, ordered=slack, descending=rng.random() < 0.3)
+        if not weak and not declared.unique and rng.random() < 0.6:
+            declared = replace(declared, sequence=2)
     elif not weak and not declared.unique and rng.random() < 0.25:
         # a weak hash would take two partitions for one
         declared = replace(declared, sequence=2)

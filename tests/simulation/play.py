@@ -338,10 +338,12 @@ class Player:
 
 def _known(run: LocalRun) -> list[Any]:
     """What a restored run must know again, beside its rows (which are checked after every operation)."""
-    trackers = [intake.tracker for intake in run._intakes if intake.tracker is not None]
-    followed = [repr(batch.to_pylist()) for tracker in trackers for batch in tracker.state()]
+    followers = [follower for follower in run.join.followers if follower is not None]
+    followed = [(repr(each.state().to_pylist()), each.widest_slack) for each in followers]
+    counted = [intake.arrived for intake in run._intakes]
+    facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
     summary = run.state()
-    return [_facts(run.join), followed, summary.rows, summary.promises, summary.waiting]
+    return [facts, followed, counted, summary.rows, summary.promises, summary.waiting]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

@@ -165,7 +165,12 @@ class Input(_Compact):
     @property
     def ordered_rows(self) -> bool:
         """Whether it is known which of two rows of a batch came first."""
-        return self.sequence > 0 or self.clustered is not None or self.ordered is not None
+        return self.sequence > 0 or self.follows
+
+    @property
+    def follows(self) -> bool:
+        """Whether an order of arrival is declared."""
+        return self.clustered is not None or self.ordered is not None
 
 
 KNOWS = {

@@ -8,6 +8,7 @@ always safe.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,23 @@ class Positions:
         return Positions(self.partition[start:stop], self.offset[start:stop])
 
 
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A share of one source partition in few words, for whoever follows the order of arrival.
+
+    `first` and `last` are offsets, `size` is counted in tuples. Where keys are ordered: `values` are
+    the greatest of all but the last `slack` tuples, if there are so many, and then those last ones;
+    `widest` is how many places too late a tuple came within the share.
+    """
+
+    partition: int
+    first: int
+    last: int
+    size: int
+    widest: int = 0
+    values: Any = None
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """One input's share of a batch.
@@ -40,9 +58,12 @@ class Arrivals:
     `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
     batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
-    `progress_us` promises that nothing earlier will come. What the declared order of arrival
-    implies stands apart: rows `behind` it, and keys and patterns that are closed after the batch.
-    `scheduled` keys and patterns are promises that wait for a time.
+    `progress_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
+    that wait for a time.
+
+    Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
+    `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
+    so within their track, in the join all.
     """
 
     rows: Batch
@@ -55,11 +76,11 @@ class Arrivals:
     rows_at: Positions | None = None
     keys_at: Positions | None = None
     patterns_at: Positions | None = None
+    rank: Ints | None = None
     behind: Mask | None = None
-    implied_keys: Batch | None = None
-    implied_patterns: tuple[KeyPatterns, ...] = ()
     scheduled: Batch | None = None
     scheduled_patterns: tuple[TimedPatterns, ...] = ()
+    tracks: tuple[Track, ...] = ()
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:

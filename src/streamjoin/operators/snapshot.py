@@ -16,7 +16,7 @@ from streamjoin.batch import Batch, concat
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import Counters, StreamJoin
 from streamjoin.punctuation import Punctuation
-from streamjoin.state.codec import SNAPSHOT, decode, decode_run, encode, encode_run
+from streamjoin.state.codec import SNAPSHOT, batch_bytes, decode, decode_batch, decode_run, encode, encode_run
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Run
@@ -85,6 +85,10 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             for scheduled in join.scheduled
         ],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
+        "followed": [
+            None if one is None else [one.widest_slack, batch_bytes(one.state()).to_pybytes().hex()]
+            for one in join.followers
+        ],
     }
 
 
@@ -117,6 +121,10 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         ]
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
+    for follower, saved in zip(join.followers, facts.get("followed", []), strict=False):
+        if follower is not None:
+            follower.widest_slack = saved[0]
+            follower.restore(decode_batch(bytes.fromhex(saved[1])))
     return join
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.batch import Layout
-from streamjoin.metadata import OnViolation
+from streamjoin.metadata import Arrival, OnViolation
 from streamjoin.operators.drivers import RoundRobin
 from streamjoin.operators.join_type import INNER, JoinType
 from streamjoin.operators.orders import Sequential
@@ -37,8 +37,13 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
-    arrival: str = ""  # what is declared of the order of arrival, in words
+    arrival: Arrival | None = None
+    partitioned: bool = False  # the order of arrival holds within each source partition
     heeds_promises: bool = True  # False for operators that know no punctuations
+
+    @property
+    def arrival_text(self) -> str:
+        return f"{self.arrival!r} in each partition" if self.partitioned else repr(self.arrival)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,6 @@ class JoinSpec:
             },
             "times": [spec.name for spec in self.inputs if spec.layout.timed],
             "windows (us)": {spec.name: spec.window_us for spec in self.inputs},
-            "arrival": {spec.name: spec.arrival for spec in self.inputs if spec.arrival},
+            "arrival": {spec.name: spec.arrival_text for spec in self.inputs if spec.arrival is not None},
             "unique": [spec.name for spec in self.inputs if spec.unique],
         }

@@ -26,7 +26,7 @@ merge; a promise touches the rows of its key, a range the keys of the runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ import pyarrow as pa
 from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import Component, assemble, pad
 from streamjoin.operators.admission import Violation, admit
+from streamjoin.operators.arrival_order import Implied, follower
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
@@ -119,6 +120,7 @@ class StreamJoin:
             Pledges(f"q{i}", spec.inputs[i].layout, self.names, spec.inputs[i].partitions) for i in count
         ]
         self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
+        self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
@@ -150,23 +152,32 @@ class StreamJoin:
         self.step += 1
         self.names.begin(self.step)
         queues: list[InputQueue] = []
+        implied: dict[int, Implied] = {}
         for i, arrived in sorted(arrivals.items()):
-            yield from self._admit(i, arrived, queues)
+            yield from self._admit(i, self._follow(i, arrived, implied), queues)
         previous = None
         while waiting := [queue for queue in queues if not queue.done]:
             previous, quota = self.spec.strategies.driver.choose(waiting, previous)
             queue = next(queue for queue in waiting if queue.input == previous)
             self.turns += 1
             yield from self._turn(previous, *queue.take(quota))
-        for i, arrived in sorted(arrivals.items()):
-            if arrived.implied_keys is not None:
-                yield from self._close(i, arrived.implied_keys, arrived.implied_patterns)
+        for i, closed in implied.items():
+            yield from self._close(i, closed.keys, closed.patterns)
         yield from self._advance(arrivals)
         yield from self._keep_schedules()
         yield from self._settle_due(idle=True)
         for side in self.sides:
             side.drop_dead()
         self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
+
+    def _follow(self, i: int, arrived: Arrivals, implied: dict[int, Implied]) -> Arrivals:
+        """Who breaks the declared order of arrival; what it implies acts after the whole batch."""
+        following = self.followers[i]
+        found = None if following is None else following.follow(arrived)
+        if found is None:
+            return arrived
+        implied[i] = found
+        return replace(arrived, behind=found.behind)
 
     def _admit(self, i: int, arrived: Arrivals, queues: list[InputQueue]) -> Iterator[Output]:
         counters = self.counters[i]
@@ -198,7 +209,7 @@ class StreamJoin:
             patterns,
             patterns_at,
             spec.unique,
-            bool(spec.arrival),
+            spec.arrival is not None,
             self.sides[i].live_rows,
         )
         if not queue.done:

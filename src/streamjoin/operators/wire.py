@@ -2,8 +2,8 @@
 
 A bucket is a slice of the hash space: bucket = floor((h + 2^63) * buckets / 2^64). So rows sorted
 by hash are sorted by bucket too, and splitting is cutting. Promises on single keys travel with
-their bucket, also those that wait for a time; patterns and event time go to every bucket, so that
-each knows all of its input.
+their bucket, also those that wait for a time; patterns, event time and tracks go to every bucket,
+so that each knows all of its input.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout, concat
-from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.arrivals import Arrivals, Positions, Track
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 
@@ -29,7 +30,7 @@ def bucket_bounds(buckets: int) -> Ints:
 
 
 def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tuple[int, Arrivals]]:
-    """One share or more for every bucket, rows sorted by hash; patterns and time go to all."""
+    """One share or more for every bucket, rows sorted by hash; patterns, time and tracks go to all."""
     row_order, key_order = arrivals.rows.sort_order(), arrivals.keys.sort_order()
     rows, keys = arrivals.rows.take(row_order), arrivals.keys.take(key_order)
     rows_at = None if arrivals.rows_at is None else arrivals.rows_at.take(row_order)
@@ -37,6 +38,8 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
     scheduled = None if arrivals.scheduled is None else arrivals.scheduled.sorted()
     row_cut, key_cut = _cuts(rows, buckets), _cuts(keys, buckets)
     later_cut = None if scheduled is None else _cuts(scheduled, buckets)
+    rank = None if arrivals.rank is None else arrivals.rank[row_order]
+    behind = None if arrivals.behind is None else arrivals.behind[row_order]
     for bucket in range(buckets):
         first, last = key_cut[bucket], key_cut[bucket + 1]
         start, stop = row_cut[bucket], row_cut[bucket + 1]
@@ -44,6 +47,8 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
             arrivals,
             rows=rows.slice(start, stop - start),
             rows_at=None if rows_at is None else rows_at.slice(start, stop),
+            rank=None if rank is None else rank[start:stop],
+            behind=None if behind is None else behind[start:stop],
             keys=keys.slice(first, last - first),
             keys_at=None if keys_at is None else keys_at.slice(first, last),
             null_keys=arrivals.null_keys if bucket == 0 else 0,
@@ -62,7 +67,7 @@ def _cuts(batch: Batch, buckets: int) -> list[int]:
 
 
 def _pieces(share: Arrivals, limit_bytes: int) -> Iterator[Arrivals]:
-    """The share in pieces of at most about `limit_bytes`; promises go with the first."""
+    """The share in pieces of at most about `limit_bytes`; promises and tracks go with the first."""
     pieces = max(1, -(-share.rows.nbytes // limit_bytes))
     step = max(1, -(-len(share.rows) // pieces))
     bare = Arrivals.nothing(share.rows.layout)
@@ -70,7 +75,10 @@ def _pieces(share: Arrivals, limit_bytes: int) -> Iterator[Arrivals]:
         stop = min(start + step, len(share.rows))
         rows_at = None if share.rows_at is None else share.rows_at.slice(start, stop)
         rows = share.rows.slice(start, stop - start)
-        yield replace(share if i == 0 else bare, rows=rows, rows_at=rows_at)
+        rank = None if share.rank is None else share.rank[start:stop]
+        behind = None if share.behind is None else share.behind[start:stop]
+        whole = share if i == 0 else bare
+        yield replace(whole, rows=rows, rows_at=rows_at, rank=rank, behind=behind)
 
 
 def to_bytes(arrivals: Arrivals) -> bytes:
@@ -89,6 +97,12 @@ def to_bytes(arrivals: Arrivals) -> bytes:
     def put_positions(at: Positions | None) -> int | None:
         return put(None if at is None else np.concatenate([at.partition, at.offset]).tobytes())
 
+    def put_values(tracks: Sequence[Track]) -> int | None:
+        if not tracks or tracks[0].values is None:
+            return None
+        values = pa.concat_arrays([track.values for track in tracks])
+        return put(batch_bytes(pa.RecordBatch.from_arrays([values], ["k"])))
+
     header = {
         "rows": put_batch(arrivals.rows),
         "keys": put_batch(arrivals.keys),
@@ -96,6 +110,10 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "rows_at": put_positions(arrivals.rows_at),
         "keys_at": put_positions(arrivals.keys_at),
         "patterns_at": put_positions(arrivals.patterns_at),
+        "rank": put(None if arrivals.rank is None else arrivals.rank.tobytes()),
+        "behind": put(None if arrivals.behind is None else arrivals.behind.tobytes()),
+        "tracks": [_track_to_json(track) for track in arrivals.tracks],
+        "track_values": put_values(arrivals.tracks),
         "patterns": [Punctuation(patterns).text() for patterns in arrivals.patterns],
         "latest": arrivals.latest_us,
         "progress": arrivals.progress_us,
@@ -122,6 +140,18 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         both = np.frombuffer(parts[header[name]], np.int64)
         return Positions(both[: len(both) // 2], both[len(both) // 2 :])
 
+    def array(name: str, dtype: Any) -> Any:
+        return None if header[name] is None else np.frombuffer(parts[header[name]], dtype)
+
+    def tracks() -> tuple[Track, ...]:
+        part, at, found = header["track_values"], 0, []
+        values = None if part is None else decode_batch(parts[part]).column(0)
+        for *numbers, told in header["tracks"]:
+            track = Track(*numbers)
+            found.append(track if values is None else replace(track, values=values.slice(at, told)))
+            at += told
+        return tuple(found)
+
     return Arrivals(
         batch("rows", layout),
         batch("keys", layout.keys_only),
@@ -138,7 +168,15 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
             (time_us, Punctuation.parse(text, layout.key_types).patterns)
             for time_us, text in header["scheduled_patterns"]
         ),
+        rank=array("rank", np.int64),
+        behind=array("behind", np.bool_),
+        tracks=tracks(),
     )
+
+
+def _track_to_json(track: Track) -> list[int]:
+    told = 0 if track.values is None else len(track.values)
+    return [track.partition, track.first, track.last, track.size, track.widest, told]
 
 
 def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
@@ -159,7 +197,15 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         patterns_at=_joined_positions([share.patterns_at for share in shares]),
         scheduled=concat(layout.keys_with_time, scheduled) if scheduled else None,
         scheduled_patterns=tuple(timed for share in shares for timed in share.scheduled_patterns),
+        rank=_joined([share.rank for share in shares]),
+        behind=_joined([share.behind for share in shares]),
+        tracks=tuple(track for share in shares for track in share.tracks),
     )
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if known else None
 
 
 def _joined_positions(positions: Sequence[Positions | None]) -> Positions | None:

@@ -43,7 +43,8 @@ def _facts(stream: Stream) -> str:
         facts.append(f"idle after {stream.idle_us / 1e6:g} s")
     if stream.arrival is not None:
         kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
-        facts.append(f"{kind} arrival, slack {stream.arrival.slack}")
+        where = " in each partition" if len(stream.sequence) == 2 else ""
+        facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
     if stream.punctuation is not None:
         facts.append(f"keys end by {closes_keys(stream)}")
     return "; ".join(facts) or "nothing was declared"

@@ -137,10 +137,15 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
     for stream in streams:
         if not isinstance(stream, Stream):
             raise InvalidJoin(f"{stream!r} is not a stream; wrap it with sj.stream(…)")
-        if stream.arrival is not None and len(stream.sequence) == 2:
+        if (
+            stream.arrival is not None
+            and isinstance(stream.punctuation, Marked)
+            and stream.punctuation.partitions > 1
+        ):
             raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= over several partitions is not built yet; "
-                "give sequence=[offset column] of a stream in one order, or use punctuation="
+                f"stream {stream.name!r}: arrival= means that a key's tuples come through one partition, "
+                f"marked(partitions={stream.punctuation.partitions}) that they come through several; "
+                "leave out one of them"
             )
         if isinstance(stream.arrival, Ordered) and len(stream.key) > 1:
             raise InvalidJoin(
@@ -188,7 +193,8 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         unique=stream.unique,
         partitions=source.partitions if isinstance(source, Marked) else 1,
         on_violation=stream.on_violation,
-        arrival="" if stream.arrival is None else repr(stream.arrival),
+        arrival=stream.arrival,
+        partitioned=stream.arrival is not None and len(stream.sequence) == 2,
         heeds_promises=stream.heeded,
     )
 

@@ -63,8 +63,7 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
     for other in others:
         way = closes_keys(other)
         if way is not None:
-            needs = f", provided every key of {stream.name} appears in {other.name}" if other.unique else ""
-            reasons.append(f"{way} let its tuples go{needs}")
+            reasons.append(f"{way} let its tuples go{_provided(stream, other)}")
     if stream.window_us is None and open_ended:
         tuples = False
         advice += [
@@ -92,6 +91,16 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             forgotten = f"so that closed keys of {stream.name} are forgotten"
             advice += [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
     return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
+
+
+def _provided(stream: Stream, other: Stream) -> str:
+    """What must hold for `other` to let tuples of `stream` go."""
+    needs = ""
+    if other.unique or (other.punctuation is None and isinstance(other.arrival, Clustered)):
+        needs += f", provided every key of {stream.name} appears in {other.name}"
+    if isinstance(other.arrival, Ordered) and len(other.sequence) == 2:
+        needs += f", provided every partition of {other.name} goes on: what the slowest has reached counts"
+    return needs
 
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:

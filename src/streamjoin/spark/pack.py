@@ -28,6 +28,8 @@ import pyarrow.compute as pc
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.keys import canonical, valid
+from streamjoin.metadata import Arrival
+from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
 from streamjoin.operators.intake import latest_time, sort_marks
@@ -95,6 +97,7 @@ class Packer(Packing):
     closing: bool = False
     sequenced: bool = False
     keep_unkeyed: bool = False  # rows with null keys are results of their own
+    arrival: Arrival | None = None
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
@@ -123,6 +126,8 @@ class Packer(Packing):
             last = np.flatnonzero(_flags(columns["last"])[chosen])
             keys_at = None if result.rows_at is None else result.rows_at.take(last)
             result = replace(result, keys=rows.only_keys().take(last), keys_at=keys_at)
+        if self.arrival is not None and result.rows_at is not None:
+            result = with_tracks(self.arrival, result, result.rows_at, self.name)
         return result
 
     def _rows(self, columns: dict[str, Any], keys: list[Any], time: Ints | None, chosen: Ints) -> Batch:

@@ -184,6 +184,7 @@ class SparkJoin:
             closing=isinstance(source, Closing),
             sequenced=bool(stream.sequence),
             keep_unkeyed=number in self.spec.how.preserved,
+            arrival=stream.arrival,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
@@ -248,9 +249,10 @@ def _refuse_unbuilt(plan: Plan) -> None:
             'such as pc.field("price") > 10'
         )
     for stream in plan.streams:
-        if stream.arrival is not None:
+        if stream.arrival is not None and len(stream.sequence) != 2:
             raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= is not built on Spark yet; use punctuation= or a window"
+                f"stream {stream.name!r} is clustered or ordered on Spark without a sequence that names its "
+                "partitions; add sequence=[partition column, offset column]: its order holds in each"
             )
         source = stream.punctuation
         if isinstance(source, Closing) and not isinstance(source.condition, str):
