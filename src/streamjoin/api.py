@@ -22,6 +22,7 @@ from streamjoin.metadata import (
     Stream,
     duration_us,
 )
+from streamjoin.plan.advice import advice
 from streamjoin.plan.explain import explain
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
@@ -159,6 +160,14 @@ class Joined:
     def explain(self) -> str:
         """What joins, how, why, and whether its state is bounded."""
         return explain(self.plan)
+
+    def advice(self, metrics: Any) -> list[str]:
+        """What the data breaks of what was declared, and what it would keep that was not.
+
+        `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
+        """
+        figures = metrics if isinstance(metrics, Mapping) else metrics.asDict()
+        return advice(self.plan.streams, figures)
 
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
         """Run in this process; with a `snapshot`, go on from it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from streamjoin.operators.control import ControlIntake
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
+from streamjoin.plan.advice import advice
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
@@ -188,6 +189,15 @@ class LocalRun:
             for field in counters.__dataclass_fields__:
                 found[f"{name}_{field}"] = getattr(counters, field)
         return {**found, "results": self.join.results, "announcements": self.join.announcements}
+
+    def advice(self) -> list[str]:
+        """What the data breaks of what was declared, and what it would keep that was not."""
+        figures = {
+            f"{name}_{field}": value
+            for name, seen in zip(self._names, self.join.seen(), strict=True)
+            for field, value in asdict(seen).items()
+        }
+        return advice(self.plan.streams, {**self.counters(), **figures})
 
     def keys_of(self, stream: str, columns: list[pa.Array]) -> Batch:
         """Many keys at once in the operator's own form, one array per key column."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
+from streamjoin.operators.monitor import Order
 from streamjoin.operators.scheduled import TimedPatterns
 from streamjoin.punctuation import ANY
 from streamjoin.state.promises import KeyPatterns, is_everything, pattern_mask
@@ -63,7 +64,7 @@ class Arrivals:
 
     Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
     `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
-    so within their track, in the join all.
+    so within their track, in the join all. Where it is not, `order` is how the first rows stood.
     """
 
     rows: Batch
@@ -81,6 +82,7 @@ class Arrivals:
     scheduled: Batch | None = None
     scheduled_patterns: tuple[TimedPatterns, ...] = ()
     tracks: tuple[Track, ...] = ()
+    order: Order | None = None
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:

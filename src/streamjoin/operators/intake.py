@@ -23,6 +23,7 @@ from streamjoin.keys import canonical, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.promises import KeyPatterns
 
@@ -75,6 +76,7 @@ class Intake:
             null_keys=len(data) - len(rows_in),
             unkeyed=self._batch(table, keys, time, data[~has_key[data]]) if self.keep_unkeyed else None,
             rows_at=None if at is None else at.take(rows_in),
+            order=look(rows) if self.stream.arrival is None else None,
         )
         if marks is not None:
             result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from streamjoin.batch import Batch, concat
+from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import Counters, StreamJoin
 from streamjoin.punctuation import Punctuation
@@ -84,6 +85,7 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             [[time_us, Punctuation(patterns).text()] for time_us, patterns in scheduled.patterns]
             for scheduled in join.scheduled
         ],
+        "seen": [monitor.to_json() for monitor in join.monitors],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
         "followed": [
             None if one is None else [one.widest_slack, batch_bytes(one.state()).to_pybytes().hex()]
@@ -119,6 +121,8 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         scheduled.patterns = [
             (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
         ]
+    if "seen" in facts:
+        join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
     for follower, saved in zip(join.followers, facts.get("followed", []), strict=False):

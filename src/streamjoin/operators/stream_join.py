@@ -38,6 +38,7 @@ from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrival_order import Implied, follower
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.matches import Matches
+from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.probe import Probe
 from streamjoin.operators.progress import END_OF_TIME, Progress
@@ -121,6 +122,7 @@ class StreamJoin:
         ]
         self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
+        self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
@@ -144,6 +146,13 @@ class StreamJoin:
         waiting = [*(each.side for each in self.pledges), *(each.side for each in self.scheduled)]
         tuples = sum(side.nbytes for side in (*self.sides, *waiting))
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
+
+    def seen(self) -> list[Seen]:
+        """What the monitor has seen of each input."""
+        return [
+            monitor.seen(0 if follower is None else follower.widest_slack)
+            for monitor, follower in zip(self.monitors, self.followers, strict=True)
+        ]
 
     # One batch
 
@@ -183,6 +192,7 @@ class StreamJoin:
         counters = self.counters[i]
         counters.punctuations += len(arrived.keys) + len(arrived.patterns) + len(arrived.scheduled_patterns)
         counters.punctuations += 0 if arrived.scheduled is None else len(arrived.scheduled)
+        self.monitors[i].see(arrived.rows, arrived.order)
         spec = self.spec.inputs[i]
         if not spec.heeds_promises:
             arrived = arrived.without_promises()

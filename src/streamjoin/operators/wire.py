@@ -9,7 +9,8 @@ so that each knows all of its input.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout, concat
 from streamjoin.operators.arrivals import Arrivals, Positions, Track
+from streamjoin.operators.monitor import Order
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 
@@ -53,6 +55,7 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
             keys_at=None if keys_at is None else keys_at.slice(first, last),
             null_keys=arrivals.null_keys if bucket == 0 else 0,
             unkeyed=arrivals.unkeyed if bucket == 0 else None,
+            order=arrivals.order if bucket == 0 else None,
         )
         if scheduled is not None and later_cut is not None:
             first, last = later_cut[bucket], later_cut[bucket + 1]
@@ -118,6 +121,7 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "latest": arrivals.latest_us,
         "progress": arrivals.progress_us,
         "null_keys": arrivals.null_keys,
+        "order": None if arrivals.order is None else astuple(arrivals.order),
         "scheduled": None if arrivals.scheduled is None else put_batch(arrivals.scheduled),
         "scheduled_patterns": [
             [time_us, Punctuation(patterns).text()] for time_us, patterns in arrivals.scheduled_patterns
@@ -159,6 +163,7 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         latest_us=header["latest"],
         progress_us=header["progress"],
         null_keys=header["null_keys"],
+        order=None if header["order"] is None else Order(*header["order"]),
         unkeyed=None if header["unkeyed"] is None else batch("unkeyed", layout),
         rows_at=positions("rows_at"),
         keys_at=positions("keys_at"),
@@ -191,6 +196,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         latest_us=max((share.latest_us for share in shares if share.latest_us is not None), default=None),
         progress_us=max((s.progress_us for s in shares if s.progress_us is not None), default=None),
         null_keys=sum(share.null_keys for share in shares),
+        order=reduce(Order.and_then, [share.order for share in shares if share.order], Order()),
         unkeyed=concat(layout, [share.unkeyed for share in shares if share.unkeyed is not None]),
         rows_at=rows_at,
         keys_at=_joined_positions([share.keys_at for share in shares]),

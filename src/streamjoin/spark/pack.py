@@ -33,6 +33,7 @@ from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
 from streamjoin.operators.intake import latest_time, sort_marks
+from streamjoin.operators.monitor import look
 from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
 
@@ -119,6 +120,7 @@ class Packer(Packing):
             null_keys=int(np.count_nonzero(data)) - len(chosen),
             unkeyed=self._unkeyed(columns, keys, time, data & ~has_key),
             rows_at=None if at is None else at.take(chosen),
+            order=look(rows) if self.arrival is None else None,
         )
         if marks is not None and marks.any():
             result = self._with_marked(result, columns["h"], keys, (np.flatnonzero(marks), at))

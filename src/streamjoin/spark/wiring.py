@@ -110,7 +110,7 @@ class SparkJoin:
             "none",
         )
         measures = [
-            F.coalesce(F.sum(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
+            F.coalesce(_over_buckets(name)(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
             for i, name in enumerate(metric_names(self.spec))
         ]
         observed = joined.observe(f"streamjoin_{self.spec.name}", *measures)
@@ -239,6 +239,11 @@ class SparkJoin:
 def default_buckets(spark: SparkSession) -> int:
     """One bucket for each partition of a shuffle."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def _over_buckets(metric: str) -> Any:
+    """How a metric of all buckets comes from each bucket's."""
+    return F.max if metric.endswith("_slack") else F.sum
 
 
 def _refuse_unbuilt(plan: Plan) -> None:
