@@ -69,6 +69,34 @@ def demo_news(  # noqa: PLR0913  # one parameter per option
     show(streams, run, Console(), out, batch_rows)
 
 
+@demo.command("auction")
+@click.option(
+    "--items", type=click.IntRange(min=1), default=4_000, show_default=True, help="Items put up for auction."
+)
+@click.option("--bids", default=6.0, show_default=True, help="Bids per item, on average.")
+@_SEED
+@click.option(
+    "--batch-hours",
+    type=click.FloatRange(min=0.05),
+    default=2.0,
+    show_default=True,
+    help="Event time per batch; 48 hours in all.",
+)
+@click.option("--local", is_flag=True, help="In this process, without Spark.")
+@_OUT
+def demo_auction(items: int, bids: float, seed: int, batch_hours: float, out: Path, *, local: bool) -> None:
+    """Items joined with their bids: a window bounds the state, punctuations make it small."""
+    from rich.console import Console
+
+    from streamjoin.lab.demo_auction import run_local, show
+    from streamjoin.sources.auction import AuctionStreams
+
+    run = run_local
+    if not local:
+        from streamjoin.lab.demo_auction_spark import run_spark as run
+    show(AuctionStreams(seed=seed, items=items, bids_per_item=bids), run, Console(), out, batch_hours)
+
+
 @commands.group()
 def generate() -> None:
     """Write seeded streams to files."""
