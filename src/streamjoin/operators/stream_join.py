@@ -496,7 +496,7 @@ class StreamJoin:
             if news.any():
                 self.announcements += int(news.sum())
                 yield Finished(keys.where(news))
-            self.announced.add(keys.where(news & ~closed_by_all))
+            self.announced.side.append(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
             for i, promises in enumerate(self.promises):

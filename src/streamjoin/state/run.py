@@ -220,6 +220,8 @@ def match(probe: Batch, run: Run) -> Hit:
         start, count = theirs.start[right], theirs.count[right]
     else:
         left, start, count = find_stretches(searched, run.batch.hash)
+    if len(left) == 0:
+        return Hit(run, left, start, count)
     left = left + first
     same = equal_at(probe.keys, ours.start[left], run.batch.keys, start)
     if same.all():
