@@ -79,7 +79,7 @@ def demo_news(  # noqa: PLR0913  # one parameter per option
 @click.option(
     "--batch-hours",
     type=click.FloatRange(min=0.05),
-    default=2.0,
+    default=3.0,
     show_default=True,
     help="Event time per batch; 48 hours in all.",
 )
