@@ -59,19 +59,20 @@ def at(seconds: float, zone: str | None = None) -> datetime:
 def _value(word: str, dtype: pa.DataType) -> Any:
     if word == "-":
         return None
-    if pa.types.is_integer(dtype):
-        return int(word)
-    if pa.types.is_floating(dtype):
-        return float(word)
+    if pa.types.is_list(dtype):
+        return [_value(each, dtype.value_type) for each in word.strip("{}").split(",") if each]
     if pa.types.is_boolean(dtype):
         return {"true": True, "false": False}[word]
     if pa.types.is_timestamp(dtype):
         return at(float(word), dtype.tz)
-    if pa.types.is_date(dtype):
-        return date.fromisoformat(word)
-    if pa.types.is_decimal(dtype):
-        return Decimal(word)
-    return word.encode() if pa.types.is_binary(dtype) else word
+    readers = {
+        pa.types.is_integer: int,
+        pa.types.is_floating: float,
+        pa.types.is_date: date.fromisoformat,
+        pa.types.is_decimal: Decimal,
+        pa.types.is_binary: str.encode,
+    }
+    return next((read for holds, read in readers.items() if holds(dtype)), str)(word)
 
 
 def table(schema: pa.Schema, text: str) -> pa.Table:
@@ -113,13 +114,14 @@ def _ordered(value: Any) -> Any:
 
 
 def schema(columns: str) -> pa.Schema:
-    """`"k x t:time name:str"`: whole numbers where nothing else is said."""
+    """`"k x t:time name:str ids:list"`: whole numbers where nothing else is said."""
     kinds = {
         "int": pa.int64(),
         "str": pa.string(),
         "time": pa.timestamp("us"),
         "bool": pa.bool_(),
         "float": pa.float64(),
+        "list": pa.list_(pa.int64()),
     }
     return pa.schema(
         {name: kinds[kind or "int"] for name, _, kind in (word.partition(":") for word in columns.split())}
@@ -158,6 +160,12 @@ class Story:
         self._hash = one_hash if way == "one hash" else hash_keys
         self.run = sj.LocalRun(self._plan, snapshot=snapshot, hash_function=self._hash)
         self._schemas = {stream.name: stream.schema for stream in self._plan.streams}
+        sources = {stream.name: stream.punctuation for stream in self._plan.streams}
+        self._controls = {
+            name: source.columns
+            for name, source in sources.items()
+            if isinstance(source, sj.metadata.Control)
+        }
         self._punctuations: list[str] = []
         self._violations: list[tuple[Any, ...]] = []
 
@@ -194,6 +202,10 @@ class Story:
     def punctuate(self, stream: str, punctuation: Any = None, /, **patterns: Any) -> list[tuple[Any, ...]]:
         given = () if punctuation is None else (punctuation,)
         return self._tell("punctuate", stream, *given, **patterns)
+
+    def control(self, stream: str, text: str) -> list[tuple[Any, ...]]:
+        """Promises of one input's control source; a list is written `{1,2}`."""
+        return self._tell("control", stream, table(self._controls[stream], text))
 
     def advance(self, stream: str, seconds: float) -> list[tuple[Any, ...]]:
         """No row of the stream before this second will come."""

@@ -1,9 +1,11 @@
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from streamjoin.cli import commands
+from streamjoin.sources.patterns import pattern
 
 
 def test_the_local_demo_checks_its_answer_and_draws_a_picture(tmp_path: Path) -> None:
@@ -16,6 +18,23 @@ def test_the_local_demo_checks_its_answer_and_draws_a_picture(tmp_path: Path) ->
     assert (tmp_path / "demo-news.png").stat().st_size > 10_000
 
 
+def test_the_local_auction_demo_checks_its_answer_and_draws_a_picture(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        commands, ["demo", "auction", "--local", "--items", "200", "--bids", "3", "--out", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "as the batch join over all rows gives" in done.output
+    assert "auctions ended inside the window" in done.output
+    assert "auctions outlast the window" in done.output
+    assert (tmp_path / "demo-auction.png").stat().st_size > 10_000
+
+
+def test_the_smallest_auction_demo_runs(tmp_path: Path) -> None:
+    command = ["demo", "auction", "--local", "--items", "1", "--bids", "0", "--out", str(tmp_path)]
+    done = CliRunner().invoke(commands, command)
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize("form", ["xml", "parquet"])
 def test_generated_streams_are_files(tmp_path: Path, form: str) -> None:
     done = CliRunner().invoke(
@@ -23,6 +42,30 @@ def test_generated_streams_are_files(tmp_path: Path, form: str) -> None:
     )
     assert done.exit_code == 0, done.output
     assert {path.name for path in tmp_path.iterdir()} == {f"news.{form}", f"access.{form}"}
+
+
+def test_generated_nexmark_is_one_file_for_each_table(tmp_path: Path) -> None:
+    arguments = ["generate", "nexmark", "--events", "6000", "--seed", "3", "--out", str(tmp_path)]
+    for more, bids in (([], 5_520), (["--punctuations"], 5_520 + 360 - 101)):
+        done = CliRunner().invoke(commands, [*arguments, *more])
+        assert done.exit_code == 0, done.output
+        found = {path.stem: pq.read_table(path) for path in tmp_path.iterdir()}
+        assert {name: len(table) for name, table in found.items()} == {
+            "person": 120,
+            "auction": 360,
+            "bid": bids,
+        }
+        assert ("is_end" in found["bid"].column_names) is bool(more)
+
+
+def test_a_generated_pattern_is_called_by_its_name(tmp_path: Path) -> None:
+    arguments = ["generate", "pattern", "punct-asc-30-40", "--rows", "600", "--out", str(tmp_path)]
+    done = CliRunner().invoke(commands, [*arguments, "--spread", "5", "--irrelevant", "1"])
+    assert done.exit_code == 0, done.output
+    table = pq.read_table(tmp_path / "punct-asc-30-40.parquet")
+    assert table.equals(pattern("punct-asc-30-40", rows=600, seed=1, spread=5, irrelevant=1))
+    refused = CliRunner().invoke(commands, ["generate", "pattern", "punct-up-3", "--out", str(tmp_path)])
+    assert "There is no pattern 'punct-up-3'" in str(refused.exception)
 
 
 def test_the_lab_names_its_experiments_and_refuses_others() -> None:
@@ -34,7 +77,14 @@ def test_the_lab_names_its_experiments_and_refuses_others() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ([], ["demo"], ["demo", "news"], ["generate", "news"], ["lab", "run"]):
+    groups = ([], ["demo"], ["generate"], ["lab"])
+    single = (
+        ["demo", "news"],
+        ["demo", "auction"],
+        ["lab", "run"],
+        *(["generate", kind] for kind in ("news", "nexmark", "pattern")),
+    )
+    for command in (*groups, *single):
         done = CliRunner().invoke(commands, [*command, "--help"])
         assert done.exit_code == 0
         assert "Usage:" in done.output

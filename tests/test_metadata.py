@@ -200,6 +200,71 @@ REFUSED = {
 }
 
 
+# ---------------------------------------------------------------- control sources
+
+
+def controlled(columns, *, time="over", **declared):
+    declared = {"time": "at", "lateness": "0 seconds", **declared}
+    return declare(punctuation=sj.control(schema(columns), time=time), **declared)
+
+
+REFUSED |= {
+    "a control source of a stream without time": (
+        lambda: declare(punctuation=sj.control(schema("sno over:time"), time="over")),
+        r"act as its event time goes on; add time= and lateness= \(lateness may be \"0 seconds\"\)",
+    ),
+    "a control source of a stream without lateness": (
+        lambda: controlled("sno over:time", lateness=None),
+        r"add lateness= \(lateness may be",
+    ),
+    "a control source that is nothing": (
+        lambda: declare(time="at", lateness="0 seconds", punctuation=sj.control(None, time="over")),
+        "'news: control': give .*pyarrow.Schema, not a NoneType",
+    ),
+    "a control source without its time": (
+        lambda: controlled("sno"),
+        "of stream 'news' has the columns sno; its time column 'over' is missing, add it",
+    ),
+    "a control source with a number for a time": (
+        lambda: controlled("sno over"),
+        "time column 'over' is int64; give a timestamp or date column",
+    ),
+    "a control source without the key": (
+        lambda: controlled("key over:time"),
+        "has the columns key, over; for key column 'sno' add 'sno', or 'sno_from' and 'sno_to'",
+    ),
+    "a control source without the second key": (
+        lambda: controlled("sno over:time", key=["sno", "title"]),
+        "for key column 'title' add 'title', or 'title_from' and 'title_to'",
+    ),
+    "half a range": (
+        lambda: controlled("sno_from over:time"),
+        "for key column 'sno' add 'sno', or 'sno_from' and 'sno_to'",
+    ),
+    "a value and a range": (
+        lambda: controlled("sno sno_from sno_to over:time"),
+        "of 'sno' and 'sno_from', 'sno_to' keep one form only",
+    ),
+    "a control source with a column twice": (
+        lambda: declare(
+            time="at",
+            lateness="0 seconds",
+            punctuation=sj.control(pa.schema([("sno", pa.int64())] * 2), time="over"),
+        ),
+        r"the control source names a column twice \(sno, sno\)",
+    ),
+}
+
+
+def test_a_key_column_may_be_called_like_the_end_of_a_range():
+    columns = schema("k k_from at:time")
+    source = sj.control(schema("k k_from over:time"), time="over")
+    pair = sj.stream(
+        columns, name="p", key=["k", "k_from"], time="at", lateness="0 seconds", punctuation=source
+    )
+    assert [pair.punctuation.form(key, pa.int64()) for key in pair.key] == ["value", "value"]
+
+
 @pytest.mark.parametrize("mistake", REFUSED)
 def test_refused_with_a_hint(mistake):
     make, hint = REFUSED[mistake]

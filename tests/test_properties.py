@@ -109,7 +109,7 @@ def expected(streams: Streams) -> Bag:
         ]
         for one, elements in zip(streams.inputs, streams.elements, strict=True)
     ]
-    return batch_join(streams.inputs, data)
+    return batch_join(streams.inputs, streams.settings, data)
 
 
 # The properties
@@ -122,7 +122,8 @@ def equals_the_batch_join(streams: Streams, one: list[int], other: list[int]) ->
 
 def unchanged_by_cutting(streams: Streams, one: list[int], other: list[int]) -> None:
     order = interleaved(streams, one)
-    whole = Script(streams.inputs, Settings(unit=streams.settings.unit), tuple(cut(order, [8])))
+    plain = Settings(unit=streams.settings.unit, how=streams.settings.how, where=streams.settings.where)
+    whole = Script(streams.inputs, plain, tuple(cut(order, [8])))
     pieces = Script(streams.inputs, streams.settings, tuple(cut(order, other)))
     single = Script(streams.inputs, streams.settings, tuple(cut(order, [0])))
     assert total(answer(whole)) == total(answer(pieces)) == total(answer(single))

@@ -12,7 +12,9 @@ from streamjoin.errors import (
 )
 from streamjoin.local import LocalRun
 from streamjoin.metadata import closing, clustered, control, marked, ordered
-from streamjoin.operators.strategies import RoundRobin
+from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
+from streamjoin.operators.orders import Sequential, ValueOriented
+from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.punctuation import ANY, Punctuation, between
 
@@ -21,17 +23,25 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "ANY",
     "BadInput",
+    "FollowClusters",
     "InvalidJoin",
     "InvariantBroken",
     "Joined",
     "LimitExceeded",
     "LocalRun",
+    "NoPurge",
+    "Priority",
     "Punctuation",
     "PunctuationViolated",
+    "PurgeEvery",
+    "PurgeImmediately",
+    "RandomInput",
     "RoundRobin",
+    "Sequential",
     "StateFormatError",
     "StreamJoinError",
     "UnboundedState",
+    "ValueOriented",
     "between",
     "closing",
     "clustered",

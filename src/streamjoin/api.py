@@ -6,14 +6,23 @@ Nothing happens until a join is started, by `local()` in this process or on Spar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from streamjoin.errors import InvalidJoin
 from streamjoin.local import LocalRun
-from streamjoin.metadata import Arrival, Duration, OnViolation, PunctuationSource, Stream, duration_us
+from streamjoin.metadata import (
+    Arrival,
+    Control,
+    Duration,
+    OnViolation,
+    PunctuationSource,
+    Stream,
+    duration_us,
+)
+from streamjoin.plan.advice import advice
 from streamjoin.plan.explain import explain
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
@@ -66,6 +75,8 @@ def stream(
     lateness_us = micros("lateness", lateness)
     if frame is not None and frame.isStreaming and (time is None or lateness_us is None):
         time, lateness_us = _from_watermark(frame, time, lateness_us)
+    if isinstance(punctuation, Control):
+        punctuation = _with_schema(punctuation, name, on_spark=frame is not None)
     return Stream(
         name,
         schema,
@@ -108,6 +119,16 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
     )
 
 
+def _with_schema(control: Control, name: str, *, on_spark: bool) -> Control:
+    """A control source with its columns; it must be where its stream is."""
+    schema, frame = _schema_and_frame(control.source, f"{name}: control")
+    if (frame is not None) != on_spark:
+        kinds = ("a Spark DataFrame", "a pyarrow.Schema")
+        there, here = kinds if on_spark else kinds[::-1]
+        raise InvalidJoin(f"stream {name!r} is {there} and its control source {here}; give {there} for both")
+    return replace(control, schema=schema)
+
+
 def join(
     *inputs: Stream,
     name: str = "join",
@@ -139,6 +160,14 @@ class Joined:
     def explain(self) -> str:
         """What joins, how, why, and whether its state is bounded."""
         return explain(self.plan)
+
+    def advice(self, metrics: Any) -> list[str]:
+        """What the data breaks of what was declared, and what it would keep that was not.
+
+        `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
+        """
+        figures = metrics if isinstance(metrics, Mapping) else metrics.asDict()
+        return advice(self.plan.streams, figures)
 
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
         """Run in this process; with a `snapshot`, go on from it."""

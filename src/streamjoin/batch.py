@@ -54,6 +54,11 @@ class Layout:
         """The layout of rows that are nothing but a key: promises, announced keys."""
         return Layout(self.key_types)
 
+    @cached_property
+    def keys_with_time(self) -> Layout:
+        """The layout of promises that wait for a time."""
+        return Layout(self.key_types, timed=True)
+
     def empty(self) -> Batch:
         return Batch(self, pa.RecordBatch.from_pylist([], schema=self.schema))
 
@@ -140,9 +145,9 @@ class Batch:
         order = self._sorting("stable" if in_stretches else "quicksort")
         return self if order is None else self.take(order)
 
-    def sort_order(self) -> Ints:
+    def sort_order(self, *, in_stretches: bool = False) -> Ints:
         """The row numbers in the order of `sorted()`."""
-        order = self._sorting()
+        order = self._sorting("stable" if in_stretches else "quicksort")
         return np.arange(len(self)) if order is None else order
 
     def _sorting(self, kind: Literal["quicksort", "stable"] = "quicksort") -> Ints | None:

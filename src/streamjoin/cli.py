@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -69,6 +70,34 @@ def demo_news(  # noqa: PLR0913  # one parameter per option
     show(streams, run, Console(), out, batch_rows)
 
 
+@demo.command("auction")
+@click.option(
+    "--items", type=click.IntRange(min=1), default=4_000, show_default=True, help="Items put up for auction."
+)
+@click.option("--bids", default=6.0, show_default=True, help="Bids per item, on average.")
+@_SEED
+@click.option(
+    "--batch-hours",
+    type=click.FloatRange(min=0.05),
+    default=3.0,
+    show_default=True,
+    help="Event time per batch; 48 hours in all.",
+)
+@click.option("--local", is_flag=True, help="In this process, without Spark.")
+@_OUT
+def demo_auction(items: int, bids: float, seed: int, batch_hours: float, out: Path, *, local: bool) -> None:
+    """Items joined with their bids: a window bounds the state, punctuations make it small."""
+    from rich.console import Console
+
+    from streamjoin.lab.demo_auction import run_local, show
+    from streamjoin.sources.auction import AuctionStreams
+
+    run = run_local
+    if not local:
+        from streamjoin.lab.demo_auction_spark import run_spark as run
+    show(AuctionStreams(seed=seed, items=items, bids_per_item=bids), run, Console(), out, batch_hours)
+
+
 @commands.group()
 def generate() -> None:
     """Write seeded streams to files."""
@@ -92,10 +121,7 @@ def generate_news(
     items: int, records: float, order: Literal["ordered", "random"], seed: int, form: str, out: Path
 ) -> None:
     """The NewsGeneral and AccessRecord streams of the metadata-aware MJoin paper."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from streamjoin.sources.news import NewsStreams
+    from streamjoin.sources.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
 
     streams = NewsStreams(seed=seed, items=items, records_per_item=records, order=order)
     out.mkdir(parents=True, exist_ok=True)
@@ -103,8 +129,64 @@ def generate_news(
     if form == "xml":
         streams.write_xml(*files)
     else:
-        for file, tables in zip(files, (streams.news(), streams.access()), strict=True):
-            pq.write_table(pa.concat_tables(tables), file)
+        _write_parquet(files[0], NEWS_SCHEMA, streams.news(100_000))
+        _write_parquet(files[1], ACCESS_SCHEMA, streams.access(100_000))
+    _say(*files)
+
+
+@generate.command("nexmark")
+@click.option("--events", default=100_000, show_default=True, help="Persons, auctions and bids in all.")
+@click.option("--rate", default=10_000, show_default=True, help="Events in a second of event time.")
+@_SEED
+@click.option("--punctuations", is_flag=True, help="Rows with is_end say which auction or seller is over.")
+@_OUT
+def generate_nexmark(events: int, rate: int, seed: int, out: Path, *, punctuations: bool) -> None:
+    """Persons, auctions and bids of the NEXMark benchmark, as Parquet files."""
+    from streamjoin.sources.nexmark import TABLES, Nexmark, nexmark_schema
+
+    streams = Nexmark(seed=seed, events=events, rate=rate)
+    out.mkdir(parents=True, exist_ok=True)
+    for table in TABLES:
+        marked = punctuations and table != "person"
+        schema = nexmark_schema(table, punctuations=marked)
+        _write_parquet(out / f"{table}.parquet", schema, streams.tables(table, punctuations=marked))
+    _say(*(out / f"{table}.parquet" for table in TABLES))
+
+
+@generate.command("pattern")
+@click.argument("name")
+@click.option("--rows", default=100_000, show_default=True, help="Tuples; punctuations come on top.")
+@_SEED
+@click.option("--spread", type=int, help="How many keys ahead the others of a segment lie.  [default: all]")
+@click.option("--irrelevant", type=float, help="Share of the punctuations that speak of no key.")
+@_OUT
+def generate_pattern(
+    name: str, rows: int, seed: int, spread: int | None, irrelevant: float | None, out: Path
+) -> None:
+    """A stream of the punctuation papers, by NAME, as a Parquet file.
+
+    cluster-[order]-[size], punct-[order]-[segment]-[match %], unique-[order] or uniform-[keys], with the
+    order asc, desc or random: punct-asc-100-40.
+    """
+    from streamjoin.sources.patterns import PATTERN_SCHEMA, pattern
+
+    given = {"spread": spread, "irrelevant": irrelevant}
+    table = pattern(name, rows=rows, seed=seed, **{k: v for k, v in given.items() if v is not None})
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"{name}.parquet"
+    _write_parquet(file, PATTERN_SCHEMA, [table])
+    _say(file)
+
+
+def _write_parquet(file: Path, schema: Any, tables: Iterable[Any]) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+
+
+def _say(*files: Path) -> None:
     for file in files:
         click.echo(f"{file}  {file.stat().st_size:,} bytes")
 

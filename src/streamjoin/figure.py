@@ -46,7 +46,7 @@ class Chart:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.legend(frameon=False, loc="upper left")
+        axes.legend(frameon=False, loc="best")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
         plt.close(figure)

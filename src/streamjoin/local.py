@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,12 +17,15 @@ import pyarrow as pa
 from streamjoin.batch import Batch
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import hash_keys
+from streamjoin.metadata import Control
 from streamjoin.operators.admission import Violation
 from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.control import ControlIntake
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
+from streamjoin.plan.advice import advice
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
@@ -52,11 +55,21 @@ class LocalRun:
         self.plan = plan
         self._names = [stream.name for stream in plan.streams]
         self._intakes = [
-            Intake(stream, spec.layout, hash_function)
-            for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
+            Intake(stream, spec.layout, hash_function, number in plan.spec.how.preserved)
+            for number, (stream, spec) in enumerate(zip(plan.streams, plan.spec.inputs, strict=True))
         ]
+        self._controls = {
+            stream.name: ControlIntake(stream, stream.punctuation, spec.layout, hash_function)
+            for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
+            if isinstance(stream.punctuation, Control)
+        }
         self._finished: list[Batch] = []
         self._violations: list[Violation] = []
+        if isinstance(plan.options.where, str):
+            raise InvalidJoin(
+                f"where={plan.options.where!r} is SQL, which needs Spark; give a pyarrow expression such as "
+                'pc.field("price") > 10'
+            )
         if snapshot is None:
             text = warning_text(plan.bounds)
             if text is not None:
@@ -73,15 +86,15 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
-        followed = [intake.followed() for intake in self._intakes]
+        arrived = [intake.arrived for intake in self._intakes]
         try:
             arrivals = {
                 (i := self._number(stream)): self._intakes[i].arrivals(table)
                 for stream, table in rows.items()
             }
         except Exception:  # a batch that is refused leaves no trace
-            for intake, before in zip(self._intakes, followed, strict=True):
-                intake.follow_from(*before)
+            for intake, before in zip(self._intakes, arrived, strict=True):
+                intake.arrived = before
             raise
         return self._process(arrivals)
 
@@ -105,6 +118,15 @@ class LocalRun:
         else:
             given = self._intakes[i].in_key_types([pattern(patterns[name]) for name in keys])
         return self._process({i: self._intakes[i].promise(given)})
+
+    def control(self, stream: str, promises: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Rows of the control source of `stream`; each acts once the stream's progress is past its time."""
+        i = self._number(stream)
+        if stream not in self._controls:
+            raise InvalidJoin(
+                f"stream {stream!r} has no control source; declare punctuation=sj.control(schema, time=…)"
+            )
+        return self._process({i: self._controls[stream].arrivals(promises)})
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
         """A promise that no row of `stream` with an event time before `time` will come."""
@@ -168,6 +190,15 @@ class LocalRun:
                 found[f"{name}_{field}"] = getattr(counters, field)
         return {**found, "results": self.join.results, "announcements": self.join.announcements}
 
+    def advice(self) -> list[str]:
+        """What the data breaks of what was declared, and what it would keep that was not."""
+        figures = {
+            f"{name}_{field}": value
+            for name, seen in zip(self._names, self.join.seen(), strict=True)
+            for field, value in asdict(seen).items()
+        }
+        return advice(self.plan.streams, {**self.counters(), **figures})
+
     def keys_of(self, stream: str, columns: list[pa.Array]) -> Batch:
         """Many keys at once in the operator's own form, one array per key column."""
         return self._intakes[self._number(stream)].key_batch(columns)
@@ -175,15 +206,10 @@ class LocalRun:
     def snapshot(self) -> bytes:
         """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
         parts: list[Any] = [to_bytes(self.join)]
-        followed = []
-        for intake in self._intakes:
-            arrived, batches = intake.followed()
-            followed.append([arrived, len(batches)])
-            parts += [batch_bytes(batch) for batch in batches]
         parts += [batch_bytes(keys.data) for keys in self._finished]
         parts += [batch_bytes(violation.rows.data) for violation in self._violations]
         header = {
-            "followed": followed,
+            "arrived": [intake.arrived for intake in self._intakes],
             "finished": len(self._finished),
             "violations": [[one.input, one.reason, one.kept] for one in self._violations],
         }
@@ -193,8 +219,15 @@ class LocalRun:
         header, (state, *parts) = decode(_RUN, snapshot)
         self.join = from_bytes(self.plan.spec, bytes(state))
         batches = iter([decode_batch(part) for part in parts])
-        for intake, (arrived, count) in zip(self._intakes, header["followed"], strict=True):
-            intake.follow_from(arrived, [next(batches) for _ in range(count)])
+        # until the join itself followed the order of arrival, that state stood here
+        before = header.get("followed", [])
+        for follower, (_, count) in zip(self.join.followers, before, strict=False):
+            old = [next(batches) for _ in range(count)]
+            if follower is not None:
+                follower.restore_unpartitioned(old)
+        counted = header.get("arrived", [arrived for arrived, _ in before])
+        for intake, arrived in zip(self._intakes, counted, strict=True):
+            intake.arrived = arrived
         keys_only = self.plan.spec.inputs[0].layout.keys_only
         self._finished = [Batch(keys_only, next(batches)) for _ in range(header["finished"])]
         self._violations = [

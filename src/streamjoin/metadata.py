@@ -28,6 +28,7 @@ _UNITS_US = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+_FIELDS = {"time": "time", "lateness": "lateness_us"}  # as they are declared, and as they are held
 _DURATION_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
 
 
@@ -65,7 +66,11 @@ def _parse_duration(text: str, *, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """Equal keys come together; up to `slack` tuples of other keys may lie between two of one key."""
+    """Equal keys come together; up to `slack` tuples of other keys may lie between two of one key.
+
+    With `sequence=[partition column, offset column]` this holds within each partition, and all tuples
+    of a key come through one.
+    """
 
     slack: int = 0
 
@@ -75,7 +80,11 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Keys ascend (or descend); a smaller key may follow within the next `slack` tuples."""
+    """Keys ascend (or descend); a smaller key may follow within the next `slack` tuples.
+
+    With `sequence=[partition column, offset column]` this holds within each partition. No partition
+    appears later with keys that all others have passed.
+    """
 
     descending: bool = False
     slack: int = 0
@@ -122,12 +131,45 @@ class Closing:
     condition: Any
 
 
+ControlForm: TypeAlias = Literal["value", "list", "range"]
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A separate stream of promises, each acting when its input's progress passes its time."""
+    """A separate stream of promises, each acting when its input's progress is past its time.
+
+    A key column stands in it as `<key>`, a value or a list, or as `<key>_from` and `<key>_to`, a range
+    with both ends; null is a wildcard or a missing end. `schema` is what the source delivers, known
+    once the stream is declared.
+    """
 
     source: Any
     time: str
+    schema: pa.Schema | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The schema of a control that belongs to a stream."""
+        if self.schema is None:
+            raise InvalidJoin(
+                f"control(…, time={self.time!r}) has no schema; give it a Spark DataFrame or a pyarrow.Schema"
+            )
+        return self.schema
+
+    def type_of(self, column: str) -> pa.DataType:
+        return self.columns.field(column).type
+
+    def form(self, key: str, dtype: pa.DataType) -> ControlForm:
+        """How promises speak of a key column of this type."""
+        if key not in self.columns.names:
+            return "range"
+        return "list" if _depth(self.type_of(key)) > _depth(dtype) else "value"
+
+
+def _depth(dtype: pa.DataType) -> int:
+    """How many lists are around each other."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return 1 + _depth(dtype.value_type) if any(is_list(dtype) for is_list in lists) else 0
 
 
 PunctuationSource: TypeAlias = Marked | Closing | Control
@@ -147,7 +189,12 @@ def closing(condition: Any) -> Closing:
 
 
 def control(source: Any, *, time: str) -> Control:
-    """A separate stream of promises; each acts when the input's progress is past its `time`."""
+    """A separate stream of promises; each acts when the input's progress is past its `time`.
+
+    `source` is what the stream's own is: a Spark DataFrame, or a `pyarrow.Schema` for a local run. For each
+    key column it has `<key>`, a value or a list of values, or `<key>_from` and `<key>_to`, a range with both
+    ends; a null value is a wildcard, a null end is missing. The stream needs time= and lateness=.
+    """
     return Control(source, time)
 
 
@@ -171,6 +218,7 @@ class Stream:
     columns: tuple[str, ...] | None = None
     punctuation: PunctuationSource | None = None
     on_violation: OnViolation = "drop"
+    heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
     source: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +311,8 @@ class Stream:
                     f"stream {self.name!r}: marked(partitions={source.partitions}) needs to know each row's "
                     "partition; add sequence=[partition column, offset column]"
                 )
+        if isinstance(source, Control):
+            self._check_control(source)
         if len(self.sequence) > 2:
             raise InvalidJoin(
                 f"stream {self.name!r}: sequence has {len(self.sequence)} columns; "
@@ -273,6 +323,37 @@ class Stream:
                 f"stream {self.name!r}: the offset column {self.sequence[-1]!r} must be a whole number, "
                 f"it is {self.type_of(self.sequence[-1])}"
             )
+
+    def _check_control(self, source: Control) -> None:
+        """Whether a control source has the columns it needs; their types are the planner's to check."""
+        missing = [f"{what}=" for what in ("time", "lateness") if getattr(self, _FIELDS[what]) is None]
+        if missing:
+            raise InvalidJoin(
+                f"stream {self.name!r}: promises of control(…) act as its event time goes on; "
+                f'add {" and ".join(missing)} (lateness may be "0 seconds")'
+            )
+        names = source.columns.names
+        listed = f"the control source of stream {self.name!r} has the columns {', '.join(names) or 'none'}"
+        _check_unrepeated(self.name, "the control source", tuple(names))
+        if source.time not in names:
+            raise InvalidJoin(f"{listed}; its time column {source.time!r} is missing, add it")
+        dtype = source.type_of(source.time)
+        if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):
+            raise InvalidJoin(
+                f"the control source of stream {self.name!r}: time column {source.time!r} is {dtype}; "
+                "give a timestamp or date column"
+            )
+        for key in self.key:
+            ends = [end for end in (f"{key}_from", f"{key}_to") if end not in self.key]
+            found = [end for end in ends if end in names]
+            if key in names and found:
+                raise InvalidJoin(
+                    f"{listed}; of {key!r} and {', '.join(map(repr, found))} keep one form only"
+                )
+            if key not in names and len(found) < 2:
+                raise InvalidJoin(
+                    f"{listed}; for key column {key!r} add {key!r}, or {key + '_from'!r} and {key + '_to'!r}"
+                )
 
     def type_of(self, column: str) -> pa.DataType:
         """The Arrow type of one column."""

@@ -215,3 +215,113 @@ def test_nothing_is_held_of_two_ordered_inputs_that_end(story):
     run.push("b", "k y\n2 20\n1 10")
     run.finish()
     assert run.state() == EMPTY
+
+
+# ---------------------------------------------------------------- within each source partition
+
+
+def in_partitions(arrival):
+    """As `arriving`, but `a` comes through partitions, with the offsets of each."""
+    a = stream("a", "k x p:str o", arrival=arrival, sequence=["p", "o"])
+    return sj.join(a, stream("b", "k y"))
+
+
+def test_a_cluster_is_a_matter_of_its_partition(story):
+    run = story(in_partitions(sj.clustered()))
+    run.push("a", "k x p o\n3 1 p 10\n4 2 q 7\n3 3 p 15\n4 4 q 9")
+    assert run.violations() == []
+    assert open_on_a(run, [3, 4]) == {3, 4}
+    run.push("a", "k x p o\n5 5 p 16")
+    assert open_on_a(run, [3, 4, 5]) == {4, 5}
+
+
+def test_slack_counts_tuples_whatever_their_offsets(story):
+    run = story(in_partitions(sj.clustered(slack=1)))
+    run.push(
+        "a",
+        """k x p o
+           3 1 p 10
+           4 2 p 500
+           3 3 p 10000
+           6 4 q 10001
+           7 5 q 10002
+           8 6 q 10003
+           3 7 p 10004""",
+    )
+    assert run.violations() == []
+    run.push("a", "k x p o\n4 8 p 10005")
+    assert run.violations() == [("a", "after_promise", 4, 8)]
+
+
+def test_offsets_tell_the_order_in_a_batch():
+    run = in_partitions(sj.clustered()).local()
+    run.push(
+        "a", pa.table({"k": [3, 4, 3, 5], "x": [1, 2, 3, 4], "p": ["p", "p", "p", "q"], "o": [1, 9, 5, 2]})
+    )
+    assert run.violations() == []
+    assert [follower and follower.widest_slack for follower in run.join.followers] == [0, None]
+
+
+def test_a_range_is_closed_when_every_partition_is_past_it(story):
+    run = story(in_partitions(sj.ordered()))
+    run.push("a", "k x p o\n1 2 q 1\n3 1 p 1\n8 3 p 2")
+    assert open_on_a(run, [0, 1, 3, 7]) == {1, 3, 7}
+    run.push("a", "k x p o\n5 4 q 2")
+    assert open_on_a(run, [1, 3, 4, 5, 7]) == {5, 7}
+
+
+def test_a_partition_with_no_more_tuples_than_its_slack_closes_nothing(story):
+    run = story(in_partitions(sj.ordered(slack=1)))
+    run.push("a", "k x p o\n9 3 q 1\n7 1 p 1\n9 2 p 2")
+    assert open_on_a(run, [1]) == {1}
+    run.push("a", "k x p o\n8 4 q 2")
+    assert open_on_a(run, [6, 7]) == {7}
+
+
+def test_descending_partitions(story):
+    run = story(in_partitions(sj.ordered(descending=True)))
+    run.push("a", "k x p o\n6 2 q 1\n3 1 p 1")
+    assert open_on_a(run, [3, 5, 6, 7]) == {3, 5, 6}
+
+
+def test_a_tuple_behind_its_own_partition_is_a_violation_though_another_is_not_so_far(story):
+    run = story(in_partitions(sj.ordered()))
+    run.push("a", "k x p o\n1 2 q 1\n3 1 p 1")
+    run.push("a", "k x p o\n2 3 p 2\n2 4 q 2")
+    assert run.violations() == [("a", "after_promise", 2, 3)]
+
+
+def test_a_partition_that_appears_later_with_smaller_keys_breaks_the_declaration(story):
+    run = story(in_partitions(sj.ordered()))
+    run.push("a", "k x p o\n3 1 p 1")
+    run.push("a", "k x p o\n2 2 q 1\n5 3 q 2\n4 4 p 2")
+    assert run.violations() == [("a", "after_promise", 2, 2)]
+    assert open_on_a(run, [3, 4]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("arrival", "keys", "widest"),
+    [
+        (sj.clustered(slack=5), [3, 4, 5, 3, 6, 6], 2),
+        (sj.clustered(slack=1), [3, 3, 4], 0),
+        (sj.ordered(slack=5), [1, 5, 2, 6, 3, 7], 3),
+        (sj.ordered(slack=1), [4, 1, 2, 3], 3),
+        (sj.ordered(descending=True, slack=2), [7, 8, 9], 2),
+        (sj.ordered(), [1, 2, 3], 0),
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 2, 3, 6])
+def test_the_widest_slack_is_seen_whatever_the_cut(arrival, keys, widest, cut):
+    """How much slack would have been enough; beyond what is declared, at least that it was not."""
+    run = arriving(arrival).local()
+    whole = pa.table({"k": keys, "x": list(range(len(keys)))})
+    for first in range(0, len(keys), cut):
+        run.push("a", whole.slice(first, cut))
+    seen = run.join.followers[0].widest_slack
+    assert seen == widest if widest <= arrival.slack else arrival.slack < seen <= widest
+
+
+def test_a_tuple_without_an_offset_is_refused():
+    run = in_partitions(sj.clustered()).local()
+    with pytest.raises(sj.BadInput, match="stream 'a': row 1 of the batch has no offset"):
+        run.push("a", pa.table({"k": [3, 4], "x": [1, 2], "p": ["p", "p"], "o": [1, None]}))

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 import streamjoin as sj
 from streamjoin.operators.strategies import FewestRowsFirst
-from tests.tables import stream, unbounded_is_meant
+from streamjoin.operators.stream_join import Results
+from tests.tables import Story, stream, table, unbounded_is_meant
 
 pytestmark = unbounded_is_meant
 
@@ -21,8 +24,8 @@ class PurgeAfter:
     wait: int
     name: str = "after"
 
-    def due(self, waiting_keys, *, batch_ends):
-        return waiting_keys >= self.wait
+    def due(self, waiting):
+        return waiting.keys >= self.wait
 
 
 def test_one_row_at_a_time_is_the_same_join(story):
@@ -62,6 +65,9 @@ class Waiting:
 
     input: int
     rows_left: int
+    unique: bool = False
+    live_rows: int = 0
+    cluster_left: int = 0
 
 
 def test_round_robin_takes_turns_and_whole_buffers_or_its_quota():
@@ -72,3 +78,159 @@ def test_round_robin_takes_turns_and_whole_buffers_or_its_quota():
         turns.append((previous, rows))
     assert turns == [(0, 5), (1, 7), (3, 2), (0, 5)]
     assert sj.RoundRobin(quota=3).choose(queues, 1) == (3, 3)
+
+
+def turns(driver, queues, count):
+    """The inputs of so many turns, on queues that never end."""
+    found, previous = [], None
+    for _ in range(count):
+        previous, _rows = driver.choose(queues, previous)
+        found.append(previous)
+    return found
+
+
+def test_priority_reads_the_unique_input_first_then_the_smaller():
+    queues = [
+        Waiting(0, 50, live_rows=9),
+        Waiting(1, 70, live_rows=3),
+        Waiting(2, 9, unique=True, live_rows=99),
+    ]
+    assert turns(sj.Priority(quota=5), queues, 4) == [2, 1, 0, 2]
+    assert sj.Priority(quota=5).choose(queues, None) == (2, 5)
+    assert sj.Priority().choose(queues, None) == (2, 9)
+
+
+def test_random_treats_inputs_alike_and_repeats_itself():
+    queues = [[Waiting(0, i), Waiting(1, i)] for i in range(400)]
+    found = [sj.RandomInput(seed=1).choose(each, None)[0] for each in queues]
+    assert found == [sj.RandomInput(seed=1).choose(each, None)[0] for each in queues]
+    assert 150 < sum(found) < 250
+
+
+def test_a_cluster_that_was_begun_is_read_to_its_end():
+    queues = [Waiting(0, 5, unique=True), Waiting(1, 7, cluster_left=3)]
+    assert sj.FollowClusters(quota=1).choose(queues, 1) == (1, 3)
+    assert sj.FollowClusters(quota=1).choose(queues, 0) == (1, 1)
+    assert sj.FollowClusters(quota=1).choose([Waiting(0, 5, unique=True), Waiting(1, 4)], 1) == (0, 1)
+
+
+@pytest.mark.parametrize("driver", [sj.RoundRobin, sj.RandomInput, sj.Priority, sj.FollowClusters])
+def test_a_quota_of_nothing_is_refused(driver):
+    with pytest.raises(sj.InvalidJoin, match="a quota of 0 rows would never finish; give 1 or more"):
+        driver(quota=0)
+
+
+def one_to_many(**options):
+    """news(k, x), one tuple per key, with access(k, y) that ends its keys."""
+    news = stream("news", "k x", unique=True)
+    return sj.join(stream("access", "k y end:bool", punctuation=sj.marked("end")), news, **options)
+
+
+BATCH = {
+    "access": "k y end\n1 100 false\n2 200 false\n1 101 false\n1 - true\n3 300 false",
+    "news": "k x\n1 10\n2 20\n3 30",
+}
+
+
+def test_reading_the_unique_input_first_stores_nothing_of_the_other(story):
+    first = story(one_to_many(driver="priority"))
+    first.step(**BATCH)
+    assert first.count("access_stored") == 0
+    assert first.count("access_dropped") == 4
+    declared = story(one_to_many(driver="round_robin"))
+    declared.step(**BATCH)
+    assert declared.count("access_stored") == 4
+
+
+def test_following_a_cluster_drops_what_turns_of_one_row_would_store():
+    """1-NC: the rows of a cluster follow its first one, whose partner is there by then."""
+    stored = {}
+    for driver in (sj.RoundRobin(quota=1), sj.FollowClusters(quota=1)):
+        joined = sj.join(
+            stream("news", "k x", unique=True),
+            stream("access", "k y", arrival=sj.clustered()),
+            driver=driver,
+        )
+        run = Story(joined)
+        run.step(news="k x\n1 10\n2 20\n3 30", access="k y\n1 1\n2 2\n2 3\n2 4\n3 5\n3 6")
+        stored[driver.name] = run.run.join.turns
+    assert stored["follow_clusters"] < stored["round_robin"]
+
+
+def value_oriented(order):
+    """a has promised 1; of b's rows one is of that key, behind others, and b then ends it too."""
+    end = {"punctuation": sj.marked("end"), "sequence": "n"}
+    a, b = stream("a", "k x"), stream("b", "k y end:bool n", **end)
+    run = Story(sj.join(a, b, order=order, driver=sj.RoundRobin(quota=10)))
+    run.push("a", "k x\n1 10\n2 20")
+    run.punctuate("a", k=1)
+    rows = table(run._schemas["b"], "k y end n\n2 200 false 1\n3 300 false 2\n1 100 false 3\n1 - true 4")
+    arrivals = run.run._intakes[1].arrivals(rows)
+    events = []
+    for output in run.run.join.process({1: arrivals}):
+        events += output.rows["k"].to_pylist() if isinstance(output, Results) else ["over"]
+    return events, run.count("b_waited")
+
+
+def test_value_oriented_scheduling_finishes_awaited_keys_before_other_rows():
+    assert value_oriented("sequential") == ([1, 2, "over"], 0)
+    assert value_oriented("value_oriented") == ([1, "over", 2], 2)
+
+
+# ---------------------------------------------------------------- purging
+
+
+def promised(run, keys):
+    for key in keys:
+        run.punctuate("b", k=key)
+    return run.held()["a"], run.state().waiting
+
+
+A_ROWS = "k x\n" + "\n".join(f"{key} {key}" for key in range(1, 9))
+
+
+def test_purging_when_so_many_keys_wait(story):
+    run = story(plain(purge=sj.PurgeEvery(3)))
+    run.push("a", A_ROWS)
+    assert promised(run, [1, 2]) == (8, 2)
+    assert promised(run, [3, 4]) == (5, 1)
+
+
+def test_purging_when_the_inputs_have_nothing_left(story):
+    run = story(plain(purge=sj.PurgeEvery(100, when_idle=True)))
+    run.push("a", A_ROWS)
+    assert promised(run, [1, 2]) == (6, 0)
+
+
+def test_purging_when_memory_is_full(story):
+    run = story(plain(purge=sj.PurgeEvery(memory=1)))
+    run.push("a", A_ROWS)
+    assert promised(run, [1]) == (7, 0)
+    run = story(plain(purge=sj.PurgeEvery(memory=1 << 30)))
+    run.push("a", A_ROWS)
+    assert promised(run, [1]) == (8, 1)
+
+
+def test_no_purging_keeps_tuples_but_stores_none_that_are_useless(story):
+    run = story(plain(purge="none"))
+    run.push("a", A_ROWS)
+    assert promised(run, [1, 2]) == (8, 0)
+    run.push("a", "k x\n1 11")
+    assert run.held()["a"] == 8
+    run.finish()
+    assert run.held() == {"a": 0, "b": 0}
+
+
+def test_what_waits_is_carried_out_when_an_input_ends(story):
+    run = story(plain(purge=sj.PurgeEvery(100)))
+    run.push("a", A_ROWS)
+    promised(run, [1, 2])
+    run.end("b")
+    assert run.held()["a"] == 0
+    assert run.state().waiting == 0
+
+
+@pytest.mark.parametrize("given", [{"keys": 0}, {"memory": -1}, {}])
+def test_a_purge_that_never_comes_is_refused(given):
+    with pytest.raises(sj.InvalidJoin, match="PurgeEvery"):
+        sj.PurgeEvery(**given)

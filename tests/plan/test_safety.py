@@ -4,11 +4,12 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.plan.safety import check, closes_keys, warning_text
-from tests.tables import stream
+from tests.tables import schema, stream
 
 TIMED = {"time": "t", "lateness": "0 seconds"}
 WINDOW = {**TIMED, "window": "10 seconds"}
 MARKED = {"punctuation": sj.marked("end")}
+CONTROL = {**TIMED, "punctuation": sj.control(schema("k t:time"), time="t")}
 
 
 def input_(name, **declared):
@@ -27,7 +28,7 @@ def verdicts(*streams):
         (WINDOW, None),
         (MARKED, r"punctuations of a (rows marked end)"),
         ({"punctuation": sj.closing("end")}, "closing rows of a"),
-        ({"punctuation": sj.control(None, time="t")}, "the control stream of a"),
+        (CONTROL, "the control stream of a (as event time moves on a)"),
         ({"arrival": sj.clustered()}, "clustered arrival of a"),
         ({"arrival": sj.ordered()}, "ordered arrival of a"),
         ({"unique": True}, "the unique key of a"),
@@ -47,11 +48,18 @@ def test_a_window_bounds_its_own_tuples_only():
 
 
 @pytest.mark.parametrize(
-    "closes", [MARKED, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}]
+    "closes",
+    [MARKED, CONTROL, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}],
 )
 def test_what_closes_one_input_bounds_the_tuples_of_the_other(closes):
     """… but its promises are remembered as long as the other stays open."""
     assert verdicts(input_("a", **closes), input_("b")) == {"a": (False, False), "b": (True, True)}
+
+
+def test_promises_of_a_control_stream_wait_for_its_event_time():
+    (bound, _) = check([input_("a", **CONTROL), input_("b", **MARKED)])
+    assert (bound.tuples, bound.promises) == (True, True)
+    assert any("remembered until event time on a is past theirs" in reason for reason in bound.reasons)
 
 
 def test_both_inputs_close_their_keys():
@@ -77,6 +85,20 @@ def test_orphans_are_named():
     bounds = check([input_("auction", unique=True), input_("bid", **MARKED)])
     assert "provided every key of bid appears in auction" in " ".join(bounds[1].reasons)
     assert "provided" not in " ".join(bounds[0].reasons)
+
+
+def test_a_key_that_has_no_cluster_stays_too():
+    (_, bound) = check([input_("line", arrival=sj.clustered()), input_("order")])
+    assert bound.reasons == (
+        "clustered arrival of line let its tuples go, provided every key of order appears in line",
+    )
+
+
+def test_the_slowest_partition_holds_an_order_back():
+    partitioned = stream("a", "k p o", arrival=sj.ordered(), sequence=["p", "o"])
+    (reason,) = check([partitioned, input_("b")])[1].reasons
+    assert reason.startswith("ordered arrival of a let its tuples go, provided every partition of a goes on")
+    assert "a: ordered arrival in each partition, slack 0" in sj.join(partitioned, input_("b")).explain()
 
 
 def test_a_window_holds_provided_time_moves_on_the_others():

@@ -13,20 +13,24 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 
 from streamjoin.kernels.window import within_windows
-from streamjoin.operators import admission, intake, probe, snapshot, stream_join
-from streamjoin.operators.arrival_order import ClusterTracker, OrderTracker
+from streamjoin.operators import admission, arrival_order, intake, probe, snapshot, stream_join
+from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
+from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.probe import Probe
-from streamjoin.operators.progress import NO_PROGRESS, Progress
+from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
 from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.side import KeySet
+from streamjoin.state.side import KeySet, Side
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -61,8 +65,8 @@ def invalidated_at_the_bound() -> Any:
     """A row goes when progress reaches its window's end, not when it is past it."""
     good = StreamJoin._invalidate
 
-    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int) -> Any:
-        return good(self, i, start_us, stop_us + 1)
+    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
+        return good(self, i, start_us, stop_us + 1, touched)
 
     return patch.object(StreamJoin, "_invalidate", invalidate)
 
@@ -120,6 +124,96 @@ def last_frame_is_lost() -> Any:
         return iter(found[:-1] if len(found) > 1 else found)
 
     return patch.object(probe, "bounded_slices", slices)
+
+
+# Join types
+
+
+@bug
+def matched_flags_are_lost_in_a_merge() -> Any:
+    good = side._merge_parts
+
+    def parts(*given: Any) -> Any:
+        return ((rows, None) for rows, _ in good(*given))
+
+    return patch.object(side, "_merge_parts", parts)
+
+
+@bug
+def a_tuple_that_matched_on_arrival_is_padded() -> Any:
+    good = Side.append
+    return patch.object(Side, "append", lambda self, rows, matched=None: good(self, rows))
+
+
+@bug
+def null_keys_do_not_leave_padded() -> Any:
+    good = admission.admit
+
+    def admitted(*given: Any, **named: Any) -> Any:
+        given[2].__dict__["unkeyed"] = None
+        return good(*given, **named)
+
+    return patch.object(stream_join, "admit", admitted)
+
+
+@bug
+def a_key_is_announced_while_padded_rows_may_follow() -> Any:
+    good = StreamJoin._settle
+
+    def settle(self: StreamJoin, keys: Any, new: Any = None) -> Any:
+        announce = self._announce
+
+        def early(keys: Any, finished: Any, closed_by_all: Any) -> Any:
+            return announce(keys, finished | np.ones(len(finished), np.bool_), closed_by_all)
+
+        with patch.object(self, "_announce", early):
+            yield from good(self, keys, new)
+
+    return patch.object(StreamJoin, "_settle", settle)
+
+
+@bug
+def a_semi_join_keeps_matched_tuples() -> Any:
+    def stored(self: Matches, other: int) -> Any:
+        for run_, rows in Matches_stored(self, other):
+            yield Run(run_.name, run_.batch, run_.dead), rows
+
+    Matches_stored = Matches.stored  # noqa: N806
+    return patch.object(Matches, "stored", stored)
+
+
+@bug
+def the_condition_is_tested_on_every_other_row() -> Any:
+    good = Predicate.passing
+
+    def passing(self: Predicate, rows: Any) -> Any:
+        found = set(good(self, rows).tolist())
+        return np.array([i for i in range(rows.num_rows) if i in found or i % 2], np.int64)
+
+    return patch.object(Predicate, "passing", passing)
+
+
+# Scheduling
+
+
+@bug
+def rows_that_wait_are_forgotten() -> Any:
+    good = StreamJoin._turn
+
+    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
+        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
+        return good(self, i, rows if urgent is None else rows.where(urgent), keys, patterns)
+
+    return patch.object(StreamJoin, "_turn", turn)
+
+
+@bug
+def an_awaited_promise_acts_before_its_rows() -> Any:
+    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
+        yield from self._close(i, keys, patterns)
+        yield from self._join(i, rows)
+
+    return patch.object(StreamJoin, "_turn", turn)
 
 
 # Runs
@@ -212,6 +306,28 @@ def promises_act_before_their_rows() -> Any:
     return patch.object(InputQueue, "_due", lambda self, at, count: np.zeros(count, np.int64))
 
 
+@bug
+def scheduled_promises_act_at_their_time() -> Any:
+    """Not only once progress is past it."""
+    good = Scheduled.due
+    return patch.object(Scheduled, "due", lambda self, before_us: good(self, before_us + 1))
+
+
+@bug
+def an_ended_input_keeps_its_scheduled_promises() -> Any:
+    good = Scheduled.due
+
+    def due(self: Scheduled, before_us: int) -> Any:
+        return good(self, NO_PROGRESS if before_us == END_OF_TIME else before_us)
+
+    return patch.object(Scheduled, "due", due)
+
+
+@bug
+def scheduled_promises_outlive_their_key() -> Any:
+    return patch.object(Scheduled, "forget", lambda self, keys: None)
+
+
 # Admission
 
 
@@ -254,13 +370,65 @@ def two_zeros_and_many_nans() -> Any:
 
 @bug
 def cluster_slack_off_by_one() -> Any:
-    good = ClusterTracker.__init__
+    good = ClusterFollower.__init__
 
-    def init(self: ClusterTracker, arrival: Any, layout: Any) -> None:
-        good(self, arrival, layout)
+    def init(self: ClusterFollower, *given: Any) -> None:
+        good(self, *given)
         self.slack += 1
 
-    return patch.object(ClusterTracker, "__init__", init)
+    return patch.object(ClusterFollower, "__init__", init)
+
+
+@bug
+def ages_do_not_grow_between_batches() -> Any:
+    good = ClusterFollower.follow
+
+    def follow(self: ClusterFollower, arrived: Arrivals) -> Any:
+        found = good(self, arrived)
+        zeros = pa.array(np.zeros(len(self.recent), np.int64))
+        self.recent = self.recent.layout.batch([*self.recent.data.columns[:-1], zeros])
+        return found
+
+    return patch.object(ClusterFollower, "follow", follow)
+
+
+@bug
+def other_partitions_let_keys_grow_old() -> Any:
+    def passed(self: Any, partition: Any) -> Any:
+        return np.full(len(partition), sum(track.size for track in self.tracks))
+
+    return patch.object(arrival_order._Shares, "passed", passed)
+
+
+@bug
+def order_forgets_the_last_values_of_a_batch() -> Any:
+    good = OrderFollower._keep
+
+    def keep(self: OrderFollower, values: Any) -> None:
+        self.lines = {
+            number: arrival_order._Line(line.limit, line.recent[:0]) for number, line in self.lines.items()
+        }
+        good(self, values)
+
+    return patch.object(OrderFollower, "_keep", keep)
+
+
+@bug
+def the_fastest_partition_closes_for_all() -> Any:
+    def bound(self: OrderFollower, coded: Any) -> Any:
+        limits = [line.limit for line in self.lines.values()]
+        return None if None in limits else max(limits, key=lambda limit: coded[limit], default=None)
+
+    return patch.object(OrderFollower, "_bound", bound)
+
+
+@bug
+def a_partition_without_a_bound_holds_nobody_back() -> Any:
+    def bound(self: OrderFollower, coded: Any) -> Any:
+        limits = [line.limit for line in self.lines.values() if line.limit is not None]
+        return min(limits, key=lambda limit: coded[limit], default=None)
+
+    return patch.object(OrderFollower, "_bound", bound)
 
 
 # Time
@@ -300,6 +468,24 @@ def snapshot_forgets_ranges() -> Any:
 
 
 @bug
+def snapshot_forgets_scheduled_keys() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.scheduled:
+            each.side.tiers = []
+
+    return _forgetting(forget)
+
+
+@bug
+def snapshot_forgets_scheduled_patterns() -> Any:
+    def forget(join: StreamJoin) -> None:
+        for each in join.scheduled:
+            each.patterns = []
+
+    return _forgetting(forget)
+
+
+@bug
 def snapshot_forgets_progress() -> Any:
     def forget(join: StreamJoin) -> None:
         join.reached = [NO_PROGRESS] * len(join.reached)
@@ -314,8 +500,8 @@ def snapshot_forgets_dead_flags() -> Any:
 
 @bug
 def snapshot_forgets_the_order_of_arrival() -> Any:
-    nothing = {"restore": lambda self, batches: None}
-    return _both(patch.multiple(ClusterTracker, **nothing), patch.multiple(OrderTracker, **nothing))
+    nothing = {"restore": lambda self, state: None}
+    return _both(patch.multiple(ClusterFollower, **nothing), patch.multiple(OrderFollower, **nothing))
 
 
 class _both:  # noqa: N801 - reads as a word

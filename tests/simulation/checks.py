@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.naive import Naive, Took
+from tests.simulation.naive import Ids, Naive, Took
 from tests.simulation.play import Emitted, Player
 from tests.simulation.script import Finish, Script
 
@@ -41,10 +41,10 @@ def verdict(script: Script) -> Failed | None:
 class _Checker:
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.model = Naive(script)
         self.player = Player(script)
+        self.model = Naive(script, self.player.plan.spec.strategies.driver)
         self.at = -1
-        self.found: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        self.found: Counter[tuple[int, Ids]] = Counter()
         self.by_id: dict[int, Took] = {}
         self.over: set[tuple[Any, int]] = set()
         self.announced = 0
@@ -57,6 +57,7 @@ class _Checker:
             known = len(self.model.took)
             self.model.play(operation)
             self.by_id.update({took.row.id: took for took in self.model.took[known:]})
+            self.by_id.update({took.row.id: took for took in self.model.unkeyed})
             self._expect("snapshot", emitted.restored_as_it_was, "a restored run has another snapshot")
             self._violations(emitted)
             self._events(emitted)
@@ -95,12 +96,15 @@ class _Checker:
         missing = [key for key, epochs in due.items() if epochs]
         self._expect("announced", not missing, f"finished but not announced: {missing}")
 
-    def _row(self, key: Any, ids: tuple[int, ...], xs: tuple[Any, ...]) -> None:
+    def _row(self, key: Any, ids: Ids, xs: tuple[Any, ...]) -> None:
         self.found[self.at, ids] += 1
-        parts = [self.by_id.get(each) for each in ids]
+        there = [i for i, each in enumerate(ids) if each is not None]
+        parts = [self.by_id.get(ids[i] or 0) for i in there]
         self._expect("results", None not in parts, f"a result of rows that took no part: {ids}")
         said = [(part.key, part.row.x) for part in parts if part is not None]
-        self._same("columns", [(key, x) for x in xs], said, f"keys and columns of result {ids}")
+        self._same("columns", [(key, xs[i]) for i in there], said, f"keys and columns of result {ids}")
+        padding = [x for i, x in enumerate(xs) if i not in there]
+        self._same("columns", padding, [None] * len(padding), f"padding of result {ids}")
         if not self.keeps:
             spent = [part for part in parts if part and (part.key, part.epoch) in self.over]
             self._expect("no result after its announcement", not spent, f"result {ids} of key {key}")
@@ -110,7 +114,7 @@ class _Checker:
             found = self.player.live_ids(i)
             self._same("state", found, side.live_ids, f"ids held of input {i}")
             self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
-            wanted = (len(side.single), len(side.seen), len(side.pledges))
+            wanted = (len(side.single), len(side.seen), len(side.pledges), len(side.waiting))
             self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
         known = len(self.player.run.join.announced)
         self._same("memory of promises", known, len(self.model.announced), "announced keys")

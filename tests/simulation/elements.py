@@ -43,8 +43,11 @@ class Side:
     wide: list[tuple[Pattern, ...]] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
     pledges: set[tuple[Promise, int]] = field(default_factory=set)  # with the partition that made it
-    recent: dict[Key, int] = field(default_factory=dict)  # clustered: tuples since each open key
-    values: list[Any] = field(default_factory=list)  # ordered: every value that came, as it came
+    waiting: list[tuple[int, Promise]] = field(default_factory=list)  # until progress is past the time
+    # clustered: by partition, the tuples since each open key
+    recent: dict[int, dict[Key, int]] = field(default_factory=dict)
+    # ordered: by partition, every value that came, as it came
+    values: dict[int, list[Any]] = field(default_factory=dict)
     own: int = NEVER  # progress by its own rows
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -111,10 +114,27 @@ def singles(patterns: tuple[Pattern, ...]) -> list[Promise]:
     plain = [_plain(pattern) for pattern in patterns]
     if any(isinstance(pattern, Nothing) for pattern in plain):
         return []
+    plain = [In(()) if _crossed(pattern) else pattern for pattern in plain]
+    if In(()) in plain:
+        return []
     listed = [pattern.values for pattern in plain if isinstance(pattern, In)]
     if len(listed) == len(plain):
         return [Promise(tuple(map(rank, key)), ()) for key in itertools.product(*listed)]
     return [Promise(None, tuple(plain))]
+
+
+def exploded(patterns: tuple[Pattern, ...]) -> list[tuple[Pattern, ...]]:
+    """A control row with lists is as many rows without."""
+    parts = [[Eq(value) for value in one.values] if isinstance(one, In) else [one] for one in patterns]
+    return list(itertools.product(*parts))
+
+
+def _crossed(pattern: Pattern) -> bool:
+    return (
+        isinstance(pattern, Between)
+        and None not in (pattern.low, pattern.high)
+        and rank(pattern.low) > rank(pattern.high)
+    )
 
 
 def _plain(pattern: Pattern) -> Pattern:
@@ -144,33 +164,48 @@ def follow(side: Side, arrived: list[Stand]) -> tuple[set[int], list[Promise]]:
 def _follow_clusters(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
     behind, gone = set(), set()
     for stand in sorted(arrived, key=lambda each: each.at or ()):
-        key = key_of(stand.row)
-        if key in gone or side.recent.get(key, 0) > slack:
-            gone.add(key)
+        key, partition = key_of(stand.row), _partition(stand)
+        recent = side.recent.setdefault(partition, {})
+        if (key, partition) in gone or recent.get(key, 0) > slack:
+            gone.add((key, partition))
             behind.add(stand.row.id)
-        side.recent = {other: passed + 1 for other, passed in side.recent.items()}
-        if key not in gone:
-            side.recent[key] = 0
-    closed = [key for key, passed in side.recent.items() if passed > slack]
-    for key in closed:
-        del side.recent[key]
+        for other in recent:
+            recent[other] += 1
+        if (key, partition) not in gone:
+            recent[key] = 0
+    closed = []
+    for partition, recent in side.recent.items():
+        closed += [key for key, passed in recent.items() if passed > slack]
+        side.recent[partition] = {key: passed for key, passed in recent.items() if passed <= slack}
     return behind, [Promise(key, ()) for key in closed]
 
 
 def _follow_order(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
-    def beyond() -> tuple[Pattern, ...]:
-        settled = side.values[: max(len(side.values) - slack, 0)]
-        if side.declared.descending:
-            return (Between(min(settled, key=rank), None, low_closed=False),) if settled else ()
-        return (Between(None, max(settled, key=rank), high_closed=False),) if settled else ()
+    """A partition closes what is beyond all its tuples but the last few; the input, what all have closed."""
+    down = side.declared.descending
+
+    def beyond(limit: Any) -> tuple[Pattern, ...]:
+        return (Between(limit, None, low_closed=False) if down else Between(None, limit, high_closed=False),)
+
+    def limit_of(values: list[Any]) -> Any:
+        settled = values[: max(len(values) - slack, 0)]
+        return (min if down else max)(settled, key=rank, default=None)
 
     behind = set()
     for stand in sorted(arrived, key=lambda each: each.at or ()):
-        limit = beyond()
-        if limit and covers(limit, key_of(stand.row)):
+        values = side.values.setdefault(_partition(stand), [])
+        limit = limit_of(values)
+        if limit is not None and covers(beyond(limit), key_of(stand.row)):
             behind.add(stand.row.id)
-        side.values.append(stand.row.key[0])
-    return behind, [Promise(None, beyond())] if beyond() else []
+        values.append(stand.row.key[0])
+    limits = list(map(limit_of, side.values.values()))
+    if not limits or None in limits:
+        return behind, []
+    return behind, [Promise(None, beyond((max if down else min)(limits, key=rank)))]
+
+
+def _partition(stand: Stand) -> int:
+    return stand.at[0] if stand.at else 0
 
 
 # The order of work in a batch

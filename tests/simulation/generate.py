@@ -15,8 +15,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.script import (
+    KNOWS,
     START,
     Advance,
+    Control,
     End,
     Eq,
     Finish,
@@ -78,6 +80,8 @@ class Style(NamedTuple):
     counts: tuple[int, ...] = (2, 2, 2, 3, 3, 4)  # of inputs
 
 
+DRIVERS = ("round_robin", "random", "priority", "clusters")
+HOW = ("left", "right", "full", "left_semi", "left_anti")
 STYLES = (
     Style((12, 12, 5, 2, 5, 64)),
     Style((12, 12, 5, 2, 5, 64)),
@@ -112,6 +116,8 @@ def _operations(rng: Random, style: Style, sources: list[Source], clock: int) ->
     what = rng.choices(("restart", "punctuate", "advance", "end", "renew", "push"), style.weights)[0]
     if what == "restart":
         return [Restart()]
+    if what in ("punctuate", "advance") and source.declared.control and rng.random() < 0.7:
+        return [source.control(clock)]
     if what == "punctuate":
         return [source.punctuate()]
     if what == "advance" and source.declared.time is not None:
@@ -142,7 +148,7 @@ class Element(NamedTuple):
     """One thing that happens on one input, and the time on everybody's clock."""
 
     clock: int
-    what: Row | Punctuate | Advance | End
+    what: Row | Punctuate | Control | Advance | End
 
 
 class Streams(NamedTuple):
@@ -177,13 +183,14 @@ def conforming(seed: int, count: int) -> Streams:
         clock += rng.choice((0, 0, 0, 0, 1, 1, 2))
         source = rng.choice(sources)
         dice = rng.random()
-        what: Row | Punctuate | Advance | End | None
+        what: Row | Punctuate | Control | Advance | End | None
         if dice < 0.01:
             what = source.end()
         elif dice < 0.04 and source.declared.time is not None:
             what = source.advance(clock + rng.randint(-3, 3))
         elif dice < 0.12:
-            what = source.punctuate()
+            controlled = source.declared.control and rng.random() < 0.7
+            what = source.control(clock) if controlled else source.punctuate()
         else:
             what = source.row(clock)
         if what is not None:
@@ -207,20 +214,50 @@ def _shape(rng: Random, *, count: int, keys: tuple[int, int] = (2, 8)) -> Shape:
     inputs = [one if one.window is None else replace(one, window=rng.randint(1, 3 * count)) for one in inputs]
     if windowed and all(one.window is None for one in inputs):
         inputs[0] = replace(inputs[0], window=rng.randint(1, 6))
+    settings = _settings(rng, weak=weak)
     if rng.random() < 0.2:
         inputs = [replace(one, on_violation=rng.choice(("keep", "drop"))) for one in inputs]
-    return Shape(tuple(inputs), _settings(rng, weak=weak), domain)
+    elif rng.random() < 0.5:
+        settings = replace(settings, how=rng.choice(HOW if count == 2 else ("left",)))
+    settings = replace(settings, where=rng.random() < 0.15)
+    settings = replace(settings, operator=_operator(rng, inputs) if rng.random() < 0.3 else None)
+    if any(one.window is None for one in inputs) and settings.operator == "wjoin":
+        settings = replace(settings, operator=None)  # rows would stay: nothing but a window lets them go
+    return Shape(tuple(inputs), settings, domain)
+
+
+def _operator(rng: Random, inputs: list[Input]) -> str | None:
+    """A preset that can run these inputs."""
+    facts = {
+        "window": any(one.window is not None for one in inputs),
+        "unique": any(one.unique for one in inputs),
+        "arrival": any(one.clustered is not None or one.ordered is not None for one in inputs),
+    }
+    fitting = [
+        name
+        for name, knows in KNOWS.items()
+        if (not facts["window"] or "window" in knows)
+        and all(facts[fact] for fact in ("unique", "arrival") if fact in knows)
+    ]
+    return rng.choice(fitting)
 
 
 def _plain(shape: Shape) -> Shape:
     """Inputs that close keys only when asked to, and runs that keep their dead rows for long."""
     inputs = tuple(
         replace(
-            one, unique=False, clustered=None, ordered=None, punctuation=None, wildcard=False, partitions=1
+            one,
+            unique=False,
+            clustered=None,
+            ordered=None,
+            punctuation=None,
+            control=(),
+            wildcard=False,
+            partitions=1,
         )
         for one in shape.inputs
     )
-    settings = replace(shape.settings, dead_share=0.9, fanout=4, run_bytes=1 << 20)
+    settings = replace(shape.settings, dead_share=0.9, fanout=4, run_bytes=1 << 20, operator=None)
     return shape._replace(inputs=inputs, settings=settings)
 
 
@@ -251,6 +288,8 @@ def _input(rng: Random, types: tuple[str, ...], *, windowed: bool, weak: bool) -
             declared = replace(declared, clustered=slack)
         else:
             declared = replace(declared, ordered=slack, descending=rng.random() < 0.3)
+        if not weak and not declared.unique and rng.random() < 0.6:
+            declared = replace(declared, sequence=2)
     elif not weak and not declared.unique and rng.random() < 0.25:
         # a weak hash would take two partitions for one
         declared = replace(declared, sequence=2)
@@ -258,6 +297,9 @@ def _input(rng: Random, types: tuple[str, ...], *, windowed: bool, weak: bool) -
             declared = replace(declared, punctuation="marked", partitions=2)
     if declared.punctuation == "marked" and rng.random() < 0.3:
         declared = replace(declared, wildcard=True)
+    if lateness is not None and rng.random() < 0.35:
+        forms = tuple(rng.choice(("value", "value", "list", "range")) for _ in types)
+        declared = replace(declared, punctuation=None, wildcard=False, partitions=1, control=forms)
     return declared
 
 
@@ -272,4 +314,6 @@ def _settings(rng: Random, *, weak: bool) -> Settings:
         quota=rng.choice((None, 1, 2, 5)),
         weak_hash=weak,
         propagate=rng.random() > 0.05,
+        driver=rng.choice(DRIVERS[: 3 if weak else 4]),  # clusters are told apart by their hash
+        order=rng.choice(("sequential", "sequential", "value_oriented")),
     )

@@ -14,16 +14,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.elements import (
     NEVER,
     Key,
     Promise,
+    Queue,
     Side,
     Stand,
     Took,
     covers,
+    exploded,
     follow,
     key_of,
     queue,
@@ -32,7 +34,9 @@ from tests.simulation.elements import (
     wider,
 )
 from tests.simulation.script import (
+    KNOWS,
     Advance,
+    Control,
     End,
     Eq,
     Finish,
@@ -43,23 +47,41 @@ from tests.simulation.script import (
     Restart,
     Row,
     Script,
+    Settings,
     Star,
+    known,
+    passes,
     rank,
 )
+
+Ids = tuple[int | None, ...]  # of a result's components; None where it is padded
+
+
+class Seen(NamedTuple):
+    """What a driver may know of an input's rows in this batch."""
+
+    input: int
+    rows_left: int
+    unique: bool
+    live_rows: int
+    cluster_left: int
 
 
 class Naive:
     """The model of one script; `play` each operation, then compare."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, driver: Any) -> None:
         self.script = script
-        self.sides = [Side(declared) for declared in script.inputs]
+        self.driver = driver
+        self.sides = [Side(known(declared, script.settings)) for declared in script.inputs]
         self.reached = [NEVER] * len(self.sides)
         self.took: list[Took] = []
         self.violations: list[tuple[int, str, bool, int]] = []
         self.over: list[tuple[Key, int]] = []  # announced keys with their epochs, in order
         self.announced: set[Key] = set()
         self.epoch: Counter[Key] = Counter()
+        self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
+        self.unkeyed: list[Took] = []
         self.operation = -1
 
     def play(self, operation: Operation) -> None:
@@ -72,6 +94,12 @@ class Naive:
         elif isinstance(operation, Punctuate):
             says = [] if operation.form == "partial" else singles(operation.patterns)
             self._batch({}, {operation.input: says})
+        elif isinstance(operation, Control):
+            side = self.sides[operation.input]
+            for patterns, t in operation.promises:
+                says = [promise for one in exploded(patterns) for promise in singles(one)]
+                side.waiting += [(t, promise) for promise in self._heeded(says)]
+            self._batch({}, {})
         elif isinstance(operation, Advance):
             self._batch({}, {}, {operation.input: operation.t})
         elif isinstance(operation, End):
@@ -92,23 +120,61 @@ class Naive:
         queues, implied = {}, {}
         for i in sorted({*rows, *promises}):
             arrived, says = self._data(i, rows.get(i, []))
+            says, meant = self._heeded(says), self._heeded(promises.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
-            counted = self._pledge(i, says + promises.get(i, []))
+            counted = self._pledge(i, says + meant)
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
-        previous = -1
+        held = [len(side.live_ids) for side in self.sides]
+        previous: int | None = None
+        last: Key | None = None  # of the rows handed out last
         while queues:
-            i = min((i for i in queues if i > previous), default=min(queues))
-            batch, says, queues[i] = take(queues[i], self.script.settings.quota)
-            if not queues[i][0] and not queues[i][1]:
-                del queues[i]
-            self._join(i, batch)
-            self._close(i, says)
-            previous = i
+            seen = [
+                self._seen(i, queues[i], held[i], last if i == previous else None) for i in sorted(queues)
+            ]
+            previous, quota = self.driver.choose(seen, previous)
+            batch, says, queues[previous] = take(queues[previous], quota)
+            if not queues[previous][0] and not queues[previous][1]:
+                del queues[previous]
+            last = key_of(batch[-1].row) if batch else None
+            self._turn(previous, batch, says)
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, progress or {})
+        while self._control():
+            self._advance({}, {})
+
+    def _seen(self, i: int, queue: Queue, held: int, last: Key | None) -> Seen:
+        rows, declared = queue[0], self.sides[i].declared
+        follows = declared.clustered is not None or declared.ordered is not None
+        same = itertools.takewhile(lambda each: key_of(each.row) == last, rows if follows else [])
+        return Seen(i, len(rows), declared.unique, held, len(list(same)))
+
+    def _heeded(self, says: list[Promise]) -> list[Promise]:
+        """Operators that know no punctuations still know that an input has ended."""
+        operator = self.script.settings.operator
+        if operator is None or "punctuation" in KNOWS[operator]:
+            return says
+        return [one for one in says if one.key is None and all(isinstance(p, Star) for p in one.patterns)]
+
+    def _turn(self, i: int, rows: list[Stand], says: list[Promise]) -> None:
+        """Rows and the promises behind them; value-oriented, those that others wait for come first."""
+        if self.script.settings.order == "value_oriented":
+            others = [side for side in self.sides if side is not self.sides[i]]
+
+            def awaited(key: Key | None) -> bool:
+                return key is not None and any(side.promised(key) for side in others)
+
+            urgent = [each for each in rows if awaited(key_of(each.row))]
+            if urgent and len(urgent) < len(rows):
+                now = [promise for promise in says if awaited(promise.key)]
+                self._join(i, urgent)
+                self._close(i, now)
+                rows = [each for each in rows if each not in urgent]
+                says = [promise for promise in says if promise not in now]
+        self._join(i, rows)
+        self._close(i, says)
 
     def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Promise]]:
         """Data rows with keys and where they stand, and the promises among the rows."""
@@ -123,6 +189,9 @@ class Naive:
             side.counts["rows"] += 1
             if None in row.key:
                 side.counts["null_keys"] += 1
+                if i in self.script.settings.preserved:
+                    self.unkeyed.append(Took(i, row, key_of(row), 0, self.operation, False))
+                    self._emit(self.unkeyed[-1])
                 continue
             arrived.append(Stand(row, known))
             if side.declared.punctuation == "closing" and row.flag:
@@ -186,16 +255,24 @@ class Naive:
     def _join(self, i: int, rows: list[Stand]) -> None:
         """Rows take part; those that may still find partners are kept."""
         side, kept = self.sides[i], []
-        for row, _, violates in rows:
-            key = key_of(row)
-            took = Took(i, row, key, self.epoch[key], self.operation, violates)
-            self.took.append(took)
+        arrived = [
+            Took(i, row, key_of(row), self.epoch[key_of(row)], self.operation, violates)
+            for row, _, violates in rows
+        ]
+        self.took += arrived
+        matched = self._forget_matched(i, arrived) if self.script.settings.forgets_matched else []
+        for took in arrived:
+            key = took.key
             others = [other for other in self.sides if other is not side]
             over = any(other.closed(key) and key not in other.live for other in others)
             if side.declared.on_violation == "keep":
                 over = over or (side.closed(key) and key not in side.live)
+            if took in matched:
+                continue
             if not over and not self._useless(took):
                 kept.append(took)
+            else:
+                self._leave(took)
         for took in kept:
             side.live.setdefault(took.key, []).append(took)
         side.counts["stored"] += len(kept)
@@ -203,6 +280,45 @@ class Naive:
         if side.declared.unique:
             side.seen |= {key_of(row) for row, _, _ in rows}
             self._settle({key_of(row) for row, _, _ in rows})
+
+    def _forget_matched(self, i: int, arrived: list[Took]) -> list[Took]:
+        """Left tuples go at their first match; gives those among the arrived."""
+        keys = {took.key for took in arrived}
+        left = arrived if i == 0 else [took for key in keys for took in self.sides[0].live.get(key, [])]
+        matched = [took for took in left if self._matched(took)]
+        for took in matched:
+            if self.script.settings.how == "left_semi":
+                self._emit(took)
+            if i == 1:
+                self.sides[0].live[took.key].remove(took)
+                if not self.sides[0].live[took.key]:
+                    del self.sides[0].live[took.key]
+        if i == 1:
+            self._settle({took.key for took in matched if self.sides[0].closed(took.key)})
+        return matched
+
+    def _matched(self, took: Took) -> bool:
+        """Whether a tuple has taken part in a combination of those so far."""
+        same = [each for each in self.took if (each.key, each.epoch) == (took.key, took.epoch)]
+        sides = [
+            [took] if i == took.input else [each for each in same if each.input == i]
+            for i in range(len(self.sides))
+        ]
+        return any(self._valid(parts) for parts in itertools.product(*sides))
+
+    def _valid(self, parts: Sequence[Took]) -> bool:
+        rows = [part.row for part in parts]
+        return inside_windows(self.script.inputs, rows) and passes(
+            self.script.settings, [row.id for row in rows]
+        )
+
+    def _leave(self, took: Took) -> None:
+        """A tuple is let go of; without a match it is a result where its input is preserved."""
+        if took.input in self.script.settings.preserved and not self._matched(took):
+            self._emit(took)
+
+    def _emit(self, took: Took) -> None:
+        self.alone[self.operation, alone(took, self.script)] += 1
 
     def _useless(self, took: Took) -> bool:
         window, t = self.sides[took.input].declared.window, took.row.t
@@ -231,6 +347,16 @@ class Naive:
         if says:
             self._settle(known | named)
 
+    def _control(self) -> bool:
+        """Promises of control sources act once their input's progress is past their time, or it ended."""
+        acted = False
+        for i, side in enumerate(self.sides):
+            due = [each for each in side.waiting if self.reached[i] > each[0] or side.ended]
+            side.waiting = [each for each in side.waiting if each not in due]
+            self._close(i, [promise for _, promise in due])
+            acted = acted or bool(due)
+        return acted
+
     def _known(self) -> set[Key]:
         """Keys of which something is remembered."""
         known = set(self.announced)
@@ -242,15 +368,21 @@ class Naive:
         """Drop what is useless of these keys, announce what is finished, forget what is closed."""
         for key in keys:
             for side in self.sides:
-                if left := [took for took in side.live.pop(key, []) if not self._useless(took)]:
+                held = side.live.pop(key, [])
+                if left := [took for took in held if not self._useless(took)]:
                     side.live[key] = left
+                for took in held:
+                    if took not in left:
+                        self._leave(took)
             closed = [side.closed(key) for side in self.sides]
             done = [shut and key not in side.live for shut, side in zip(closed, self.sides, strict=True)]
             if not all(closed) and not any(done):
                 continue
             for side in self.sides:
-                side.live.pop(key, None)
-            if self.script.settings.propagate and key not in self.announced:
+                for took in side.live.pop(key, []):
+                    self._leave(took)
+            finished = all(closed[i] for i in self.script.settings.preserved)
+            if finished and self.script.settings.propagate and key not in self.announced:
                 self.over.append((key, self.epoch[key]))
                 self.announced.add(key)
             if all(closed):
@@ -260,6 +392,7 @@ class Naive:
                     side.single.discard(key)
                     side.seen.discard(key)
                     side.drop_pledges(key)
+                    side.waiting = [each for each in side.waiting if each[1].key != key]
 
     def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
         """Event time moves after the whole batch."""
@@ -280,7 +413,7 @@ class Naive:
 
     # The answer
 
-    def results(self, *, violators: bool = False) -> Counter[tuple[int, tuple[int, ...]]]:
+    def results(self, *, violators: bool = False) -> Counter[tuple[int, Ids]]:
         """The batch join of the rows that took part: the operation it belongs to, and the ids.
 
         With `violators`, of all rows that took part, whatever their epoch.
@@ -290,10 +423,12 @@ class Naive:
             if violators or not took.violates:
                 group = took.key if violators else (took.key, took.epoch)
                 by_key.setdefault(group, [[] for _ in self.sides])[took.input].append(took)
-        found: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        found = Counter(self.alone)
+        if self.script.settings.forgets_matched:
+            return found
         for sides in by_key.values():
             for parts in itertools.product(*sides):
-                if inside_windows(self.script.inputs, [took.row for took in parts]):
+                if self._valid(parts):
                     found[max(t.operation for t in parts), tuple(t.row.id for t in parts)] += 1
         return found
 
@@ -309,15 +444,38 @@ def inside_windows(inputs: Sequence[Input], rows: Sequence[Row]) -> bool:
     )
 
 
-def batch_join(inputs: Sequence[Input], rows: Sequence[Sequence[Row]]) -> Counter[tuple[int, ...]]:
-    """Ids of all combinations of rows, one of each input, with one key and inside all windows."""
-    return Counter(
+def alone(took: Took, script: Script) -> Ids:
+    """The ids of a result of one tuple: None for the others whose columns leave."""
+    if script.settings.forgets_matched:
+        return (took.row.id,)
+    return tuple(took.row.id if i == took.input else None for i in range(len(script.inputs)))
+
+
+def batch_join(inputs: Sequence[Input], settings: Settings, rows: Sequence[Sequence[Row]]) -> Counter[Ids]:
+    """Ids of all combinations of rows, one of each input, with one key and inside all windows; and
+    what the type of join makes of them."""
+    combinations = [
         tuple(row.id for row in parts)
         for parts in itertools.product(*rows)
         if None not in parts[0].key
         and len({key_of(row) for row in parts}) == 1
         and inside_windows(inputs, parts)
-    )
+        and passes(settings, [row.id for row in parts])
+    ]
+    left = {ids[0] for ids in combinations}
+    if settings.how == "left_semi":
+        return Counter((row.id,) for row in rows[0] if row.id in left)
+    if settings.how == "left_anti":
+        return Counter((row.id,) for row in rows[0] if row.id not in left)
+    found: Counter[Ids] = Counter(combinations)
+    for i in settings.preserved:
+        matched = {ids[i] for ids in combinations}
+        found.update(
+            tuple(row.id if m == i else None for m in range(len(inputs)))
+            for row in rows[i]
+            if row.id not in matched
+        )
+    return found
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import streamjoin as sj
 from streamjoin.keys import hash_keys
@@ -30,6 +31,7 @@ from streamjoin.state.side import MergePolicy
 from tests.simulation.script import (
     Advance,
     Between,
+    Control,
     End,
     Eq,
     Finish,
@@ -44,6 +46,7 @@ from tests.simulation.script import (
     Row,
     Script,
     Settings,
+    Star,
     instant,
     rank,
     unit_of,
@@ -74,6 +77,8 @@ TYPES: dict[str, pa.DataType] = {
     "decimal4": pa.decimal128(12, 4),
 }
 NAMES = ("left", "right", "third", "fourth")
+_IDS = pc.bit_wise_xor(pc.field("left_id"), pc.field("right_id"))
+_WHERE = pc.not_equal(pc.bit_wise_and(_IDS, pc.scalar(3)), pc.scalar(0))  # as `passes` says
 
 
 def key_names(number: int, width: int) -> list[str]:
@@ -105,6 +110,8 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
         source = sj.marked("flag", null_is_wildcard=declared.wildcard, partitions=declared.partitions)
     elif declared.punctuation == "closing":
         source = sj.closing("flag")
+    elif declared.control:
+        source = sj.control(_control_schema(keys, declared), time="over")
     return sj.stream(
         pa.schema(columns),
         name=NAMES[number],
@@ -121,11 +128,42 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
     )
 
 
+def driver(settings: Settings) -> Any:
+    """The driver of a script: the model follows it, it does not check it."""
+    kinds = {
+        "round_robin": sj.RoundRobin,
+        "random": sj.RandomInput,
+        "priority": sj.Priority,
+        "clusters": sj.FollowClusters,
+    }
+    return kinds[settings.driver](settings.quota)
+
+
+def _control_schema(keys: list[str], declared: Input) -> pa.Schema:
+    """Columns of a control source; lists of dictionaries are nothing that Arrow makes from Python."""
+    columns: list[tuple[str, pa.DataType]] = [("over", TYPES[declared.time or "micros"])]
+    for name, type_, form in zip(keys, declared.types, declared.control, strict=True):
+        dtype = pa.string() if type_ == "dictionary" else TYPES[type_]
+        if form == "range":
+            columns += [(f"{name}_from", dtype), (f"{name}_to", dtype)]
+        else:
+            columns.append((name, pa.list_(dtype) if form == "list" else dtype))
+    return pa.schema(columns)
+
+
 def plan(script: Script) -> Plan:
     """The planned join, with the script's settings put in."""
     settings = script.settings
     streams = [_stream(i, declared, settings) for i, declared in enumerate(script.inputs)]
-    planned = sj.join(*streams, driver=sj.RoundRobin(settings.quota), propagate=settings.propagate).plan
+    planned = sj.join(
+        *streams,
+        how=settings.how,
+        where=_WHERE if settings.where else None,
+        driver=driver(settings),
+        order=settings.order,
+        operator=settings.operator,
+        propagate=settings.propagate,
+    ).plan
     merging = MergePolicy(
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
@@ -187,8 +225,12 @@ class Player:
         self.plan = plan(script)
         self.keys = len(script.inputs[0].types)
         names = self.plan.spec.output.names
-        self.ids = [names.index(f"{NAMES[i]}_id") for i in range(len(script.inputs))]
-        self.xs = [names.index(f"{NAMES[i]}_x") for i in range(len(script.inputs))]
+        alone = script.settings.forgets_matched  # only the left input's columns leave
+        self.ids = [
+            names.index("id" if alone else f"{NAMES[i]}_id")
+            for i in range(1 if alone else len(script.inputs))
+        ]
+        self.xs = [names.index("x" if alone else f"{NAMES[i]}_x") for i in range(len(self.ids))]
         self.run = self._start(None)
 
     def _start(self, snapshot: bytes | None) -> _Watched:
@@ -214,6 +256,8 @@ class Player:
                 run.step(tables)
         elif isinstance(operation, Punctuate):
             self._punctuate(operation)
+        elif isinstance(operation, Control):
+            run.control(NAMES[operation.input], self._control_table(operation))
         elif isinstance(operation, Advance):
             run.advance(NAMES[operation.input], instant(self.settings, operation.t))
         elif isinstance(operation, End):
@@ -244,6 +288,22 @@ class Player:
             whole["id"] = as_pattern(1)
         self.run.punctuate(stream.name, sj.Punctuation(tuple(whole.values())))
 
+    def _control_table(self, operation: Control) -> pa.Table:
+        stream = self.plan.streams[operation.input]
+        declared = self.script.inputs[operation.input]
+        assert isinstance(stream.punctuation, sj.metadata.Control)
+        rows = []
+        for patterns, t in operation.promises:
+            row: dict[str, Any] = {"over": instant(self.settings, t)}
+            for name, dtype, pattern in zip(stream.key, declared.types, patterns, strict=True):
+                given = own(pattern, dtype)
+                if isinstance(given, Between):
+                    row |= {f"{name}_from": given.low, f"{name}_to": given.high}
+                elif not isinstance(given, Star):
+                    row[name] = given.value if isinstance(given, Eq) else list(given.values)  # type: ignore[union-attr]
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=stream.punctuation.columns)
+
     def _collect(self, run: _Watched, emitted: Emitted) -> None:
         for output in run.emitted:
             if isinstance(output, Results):
@@ -268,19 +328,22 @@ class Player:
         ]
         return sorted(np.concatenate(parts).tolist()) if parts else []
 
-    def remembered(self, number: int) -> tuple[int, int, int]:
-        """How many single keys an input has promised, has seen, and has pledged."""
+    def remembered(self, number: int) -> tuple[int, int, int, int]:
+        """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
         join = self.run.join
         promises = join.promises[number]
-        return len(promises.constants), len(promises.seen), len(join.pledges[number])
+        known = len(promises.constants), len(promises.seen), len(join.pledges[number])
+        return *known, len(join.scheduled[number])
 
 
 def _known(run: LocalRun) -> list[Any]:
     """What a restored run must know again, beside its rows (which are checked after every operation)."""
-    trackers = [intake.tracker for intake in run._intakes if intake.tracker is not None]
-    followed = [repr(batch.to_pylist()) for tracker in trackers for batch in tracker.state()]
+    followers = [follower for follower in run.join.followers if follower is not None]
+    followed = [(repr(each.state().to_pylist()), each.widest_slack) for each in followers]
+    counted = [intake.arrived for intake in run._intakes]
+    facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
     summary = run.state()
-    return [_facts(run.join), followed, summary.rows, summary.promises, summary.waiting]
+    return [facts, followed, counted, summary.rows, summary.promises, summary.waiting]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

@@ -7,8 +7,8 @@ and every data row has an `id` of its own by which results, violations and state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -103,6 +103,13 @@ class Punctuate(NamedTuple):
     form: str = "key"
 
 
+class Control(NamedTuple):
+    """Rows of an input's control source: patterns of the key columns, and the time after which they act."""
+
+    input: int
+    promises: tuple[tuple[tuple[Pattern, ...], int], ...]
+
+
 class Advance(NamedTuple):
     input: int
     t: int
@@ -120,7 +127,7 @@ class Finish(NamedTuple):
     pass
 
 
-Operation = Push | Punctuate | Advance | End | Restart | Finish
+Operation = Push | Punctuate | Control | Advance | End | Restart | Finish
 
 
 # What is declared.
@@ -149,6 +156,7 @@ class Input(_Compact):
     descending: bool = False
     sequence: int = 0  # how many columns it has
     punctuation: str | None = None  # "marked" or "closing"
+    control: tuple[str, ...] = ()  # by key column: "value", "list" or "range"
     wildcard: bool = False  # a marked row with a null key column is allowed
     partitions: int = 1
     on_violation: str = "drop"
@@ -157,12 +165,28 @@ class Input(_Compact):
     @property
     def ordered_rows(self) -> bool:
         """Whether it is known which of two rows of a batch came first."""
-        return self.sequence > 0 or self.clustered is not None or self.ordered is not None
+        return self.sequence > 0 or self.follows
+
+    @property
+    def follows(self) -> bool:
+        """Whether an order of arrival is declared."""
+        return self.clustered is not None or self.ordered is not None
+
+
+KNOWS = {
+    "shj": (),
+    "xjoin": (),
+    "pjoin": ("punctuation",),
+    "wjoin": ("window",),
+    "pwjoin": ("punctuation", "window"),
+    "mjoin_1np": ("punctuation", "window", "unique"),
+    "mjoin_1nc": ("punctuation", "window", "unique", "arrival"),
+}
 
 
 @dataclass(frozen=True, repr=False)
 class Settings(_Compact):
-    """How the engine is set: none of it may change an answer."""
+    """How the engine is set, and what kind of join it is; only `how` and `where` change the answer."""
 
     unit: str = "second"
     fanout: int = 6
@@ -173,6 +197,37 @@ class Settings(_Compact):
     quota: int | None = None
     weak_hash: bool = False
     propagate: bool = True
+    driver: str = "round_robin"
+    order: str = "sequential"
+    operator: str | None = None
+    how: str = "inner"
+    where: bool = False  # whether `passes` is a condition on the joined row
+
+    @property
+    def preserved(self) -> tuple[int, ...]:
+        """The inputs whose tuples are results also without a match."""
+        return {"left": (0,), "right": (1,), "full": (0, 1), "left_anti": (0,)}.get(self.how, ())
+
+    @property
+    def forgets_matched(self) -> bool:
+        return self.how in ("left_semi", "left_anti")
+
+
+def known(declared: Input, settings: Settings) -> Input:
+    """What the operator uses of what is declared."""
+    if settings.operator is None:
+        return declared
+    knows = KNOWS[settings.operator]
+    if "unique" not in knows:
+        declared = replace(declared, unique=False)
+    if "arrival" not in knows:
+        declared = replace(declared, clustered=None, ordered=None)
+    return declared
+
+
+def passes(settings: Settings, ids: Sequence[int]) -> bool:
+    """The condition on a joined row, by the ids of its first two components."""
+    return not settings.where or (ids[0] ^ ids[1]) & 3 != 0
 
 
 @dataclass(frozen=True)

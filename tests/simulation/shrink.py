@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
 from tests.simulation.checks import Failed, verdict
-from tests.simulation.script import Input, Operation, Push, Row, Script, Settings
+from tests.simulation.script import Control, Input, Operation, Push, Row, Script, Settings
 
 Verdict = Callable[[Script], Failed | None]
 
@@ -71,6 +71,9 @@ def _without_input(operation: Operation, gone: int) -> Operation | None:
 
 def _fewer_rows(script: Script) -> Iterator[Script]:
     for at, op in enumerate(script.operations):
+        if isinstance(op, Control):
+            for row in range(len(op.promises)):
+                yield _with(script, at, op._replace(promises=op.promises[:row] + op.promises[row + 1 :]))
         if not isinstance(op, Push):
             continue
         if len(op.rows) > 1:

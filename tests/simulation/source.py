@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tests.simulation.script import (
     Advance,
     Between,
+    Control,
     End,
     Eq,
     In,
@@ -55,8 +56,11 @@ class Source:
         self.rng, self.number, self.habits = rng, number, habits
         self.declared, self.domain = shape.inputs[number], shape.domain
         self.promised: list[tuple[Pattern, ...]] = []
+        self.controlled: list[tuple[tuple[Pattern, ...], int]] = []
         self.seen: set[Any] = set()
         self.history: list[tuple[Any, ...]] = []
+        self.homes: dict[Any, int] = {}  # the partition of each key, where an order of arrival is declared
+        self.past: dict[int, list[tuple[Any, ...]]] = {}  # the history of each partition
         self.greatest: int | None = None
         self.count = 0
 
@@ -77,17 +81,32 @@ class Source:
         if key is None:
             return None
         t = self._time(clock, honest=honest)
+        if honest and t is not None and self._over(key, t):
+            return None
         flag = declared.punctuation == "closing" and rng.random() < 0.25
+        partition = self._partition(key, honest=honest)
         if None not in key:
-            self._remember(key)
+            self._remember(key, partition)
             if flag:
                 self.promise(tuple(map(Eq, key)))
-        return self._row(key, t, flag=flag)
+        return self._row(key, t, partition, flag=flag)
 
-    def _row(self, key: tuple[Any, ...], t: int | None, *, flag: bool) -> Row:
+    def _partition(self, key: tuple[Any, ...], *, honest: bool) -> int:
+        if self.declared.sequence < 2:
+            return 0
+        if not self.declared.follows or not honest:
+            return self.rng.randrange(2)
+        return self._home(key)
+
+    def _home(self, key: tuple[Any, ...]) -> int:
+        value = tuple(map(rank, key))
+        if value not in self.homes:
+            self.homes[value] = self.rng.randrange(2) if self.declared.sequence == 2 else 0
+        return self.homes[value]
+
+    def _row(self, key: tuple[Any, ...], t: int | None, partition: int, *, flag: bool) -> Row:
         self.count += 1
         x = self.rng.choice(EXTRAS[self.declared.x])
-        partition = self.rng.randrange(2) if self.declared.sequence == 2 else 0
         return Row(key, t, self.number * 1000 + self.count, x, flag, self.count, partition)
 
     def _marked(self, clock: int) -> Row:
@@ -97,7 +116,8 @@ class Source:
             key = self._any_key()
         # with two partitions, one's word may not be all
         self.promise(tuple(Star() if value is None else Eq(value) for value in key))
-        return self._row(key, self.rng.choice((None, clock, clock + 50)), flag=True)
+        t = self.rng.choice((None, clock, clock + 50))
+        return self._row(key, t, self._partition(key, honest=True), flag=True)
 
     def _any_key(self) -> tuple[Any, ...]:
         return tuple(map(self.rng.choice, self.domain))
@@ -124,18 +144,40 @@ class Source:
             return False
         if self.declared.unique and value in self.seen:
             return False
-        past = [tuple(map(rank, each)) for each in self.history]
-        if self.declared.clustered is not None and value in past:
-            return past[::-1].index(value) <= self.declared.clustered
-        if self.declared.ordered is not None:
-            settled = [each[0] for each in past[: max(len(past) - self.declared.ordered, 0)]]
-            down = self.declared.descending
-            return not any((value[0] > each) if down else (value[0] < each) for each in settled)
-        return True
+        if not self.declared.follows:
+            return True
+        past = self.past.get(self._home(key), [])
+        if self.declared.clustered is not None:
+            since = [tuple(map(rank, each)) for each in past[::-1]]
+            return value not in since or since.index(value) <= self.declared.clustered
+        limit = self._limit(past)
+        if limit is None:
+            return True
+        return value[0] <= rank(limit) if self.declared.descending else value[0] >= rank(limit)
 
-    def _remember(self, key: tuple[Any, ...]) -> None:
+    def _over(self, key: tuple[Any, ...], t: int) -> bool:
+        """Whether a control promise says that nothing of this key is so new. Older rows may still come."""
+        value = tuple(map(rank, key))
+        return any(t > until and all(map(matches, patterns, value)) for patterns, until in self.controlled)
+
+    def _limit(self, past: list[tuple[Any, ...]]) -> Any:
+        settled = [key[0] for key in past[: max(len(past) - (self.declared.ordered or 0), 0)]]
+        return (min if self.declared.descending else max)(settled, key=rank, default=None)
+
+    def _remember(self, key: tuple[Any, ...], partition: int) -> None:
         self.seen.add(tuple(map(rank, key)))
         self.history.append(key)
+        self.past.setdefault(partition, []).append(key)
+        if self.declared.ordered is None or self.declared.sequence < 2:
+            return
+        limits = list(map(self._limit, self.past.values()))
+        if None in limits:
+            return
+        # what all partitions have passed is closed, also for one that comes later or has slack left
+        if self.declared.descending:
+            self.promise((Between(max(limits, key=rank), None, low_closed=False),))
+        else:
+            self.promise((Between(None, min(limits, key=rank), high_closed=False),))
 
     def _time(self, clock: int, *, honest: bool) -> int | None:
         if self.declared.time is None:
@@ -174,6 +216,30 @@ class Source:
         if form != "partial":
             self.promise(patterns)
         return Punctuate(self.number, patterns, form)
+
+    def control(self, clock: int) -> Control:
+        """Promises for now, for later, or for a time that is past."""
+        rows = []
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            forms = zip(self.declared.control, self.domain, strict=True)
+            patterns = tuple(self._controlled(form, values) for form, values in forms)
+            rows.append((patterns, clock - self.habits.lag + self.rng.randint(-3, 5)))
+        self.controlled += rows
+        return Control(self.number, tuple(rows))
+
+    def _controlled(self, form: str, values: tuple[Any, ...]) -> Pattern:
+        """What a control column of this form can say; both ends of a range belong to it."""
+        rng = self.rng
+        if rng.random() < (0.2 if len(self.domain) > 1 else 0.04):
+            return Star()
+        if form == "value":
+            return Eq(rng.choice(values))
+        if form == "list":
+            return In(tuple(rng.sample(values, rng.randint(0, min(3, len(values))))))
+        low, high = (rng.choice((*values, *values, None)) for _ in range(2))
+        if low is not None and high is not None and rng.random() < 0.8:
+            low, high = sorted((low, high), key=rank)
+        return Between(low, high)
 
     def _pattern(self, values: tuple[Any, ...]) -> Pattern:
         rng = self.rng

@@ -176,7 +176,7 @@ def test_what_a_session_must_be_is_said_before_it_starts(spark: SparkSession) ->
     with pytest.raises(sj.InvalidJoin, match=r"cannot be mixed in one join \(l: batch, r: streaming\)"):
         mixed.dataframe()
     clustered = sj.stream(left, name="l", key="k", arrival=sj.clustered())
-    with pytest.raises(sj.InvalidJoin, match="arrival= is not built on Spark yet"):
+    with pytest.raises(sj.InvalidJoin, match="clustered or ordered on Spark without a sequence"):
         sj.join(clustered, sj.stream(left, name="r", key="k")).dataframe()
     remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     with pytest.raises(sj.InvalidJoin, match="'c' comes from a Spark Connect session"):

@@ -68,7 +68,7 @@ def test_a_key_lives_while_one_of_its_rows_does():
     run = run_of([1, 2, 2, 3])
     run.kill(rows_of(run, 2)[:1])
     run.kill(rows_of(run, 3))
-    assert by_key(run.batch, run.live_groups()) == {1: True, 2: True, 3: False}
+    assert by_key(run.batch, run.hit(np.arange(3)).present()) == {1: True, 2: True, 3: False}
 
 
 def test_flags_that_were_stored_count():

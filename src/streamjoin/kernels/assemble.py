@@ -16,6 +16,17 @@ from streamjoin.batch import Batch, Ints
 Component = tuple[Batch, Ints]
 
 
+def pad(component: Component, first: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of one input in the output's columns, its own from column `first` on, nulls in the others."""
+    batch, row_numbers = component
+    rows = pa.array(row_numbers)
+    columns = [column.take(rows) for column in (*batch.keys, *batch.payload)]
+    keys, own = columns[: len(batch.keys)], columns[len(batch.keys) :]
+    before = [pa.nulls(len(rows), field.type) for field in list(schema)[len(keys) : first]]
+    after = [pa.nulls(len(rows), field.type) for field in list(schema)[first + len(own) :]]
+    return pa.RecordBatch.from_arrays([*keys, *before, *own, *after], schema=schema)
+
+
 def assemble(components: Sequence[Component], schema: pa.Schema) -> pa.RecordBatch:
     """One record batch of results; keys are taken from the first component."""
     first, first_rows = components[0]

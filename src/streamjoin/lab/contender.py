@@ -39,6 +39,8 @@ class Task:
     key_type: str = "long"
     value_type: str = "long"
     punctuated: bool = False
+    how: str = "inner"
+    step_s: float = 0.0  # event time between two batches; 0: rows have no time
     pause_before_last_s: float = 0.0
 
     def argument(self) -> str:
@@ -56,9 +58,10 @@ def start(task: Task) -> SparkSession:
 def frames(spark: SparkSession, task: Task) -> tuple[DataFrame, DataFrame]:
     """The two streams, one file a micro-batch."""
     mark = ", is_end boolean" if task.punctuated else ""
+    time = ", t timestamp" if task.step_s else ""
     schemas = {
-        "one": f"k {task.key_type}, va {task.value_type}",
-        "many": f"k {task.key_type}, vb {task.value_type}{mark}",
+        "one": f"k {task.key_type}, va {task.value_type}{time}",
+        "many": f"k {task.key_type}, vb {task.value_type}{time}{mark}",
     }
     one, many = (
         spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(Path(task.folder) / side))
@@ -69,6 +72,8 @@ def frames(spark: SparkSession, task: Task) -> tuple[DataFrame, DataFrame]:
 
 def joined(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
     """The same join by each engine."""
+    if task.step_s:
+        return outer(task, one, many)
     if task.engine == "streamjoin":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnboundedState)
@@ -76,14 +81,36 @@ def joined(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
             return join(
                 stream(one, name="one", key="k", unique=task.punctuated),
                 stream(many, name="many", key="k", punctuation=end),
-                buckets=4,
             ).dataframe()
     rows = many.where("not is_end").drop("is_end") if task.punctuated else many
     return one.join(rows, "k")
 
 
+def outer(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
+    """An outer join within a time: a row of `many` belongs to a row of `one` at most half a step older.
+
+    In the data no row of `many` is older than its partner, so its own window can be short.
+    """
+    span = f"{task.step_s / 2:g} seconds"
+    if task.engine == "streamjoin":
+        timed: dict[str, Any] = {"key": "k", "time": "t", "lateness": "0 seconds"}
+        return join(
+            stream(one, name="one", window=span, columns=["va"], **timed),
+            stream(many, name="many", window="1 millisecond", columns=["vb"], **timed),
+            how=task.how,
+        ).dataframe()
+    left, right = (
+        one.withWatermark("t", "0 seconds").alias("a"),
+        many.withWatermark("t", "0 seconds").alias("b"),
+    )
+    within = F.expr(f"a.k = b.k and b.t >= a.t and b.t <= a.t + interval {span}")
+    both = left.join(right, within, task.how)
+    return both.select(F.expr("coalesce(a.k, b.k)").alias("k"), "va", "vb")
+
+
 def checked(frame: DataFrame, task: Task) -> DataFrame:
     """The same rows, with sums over them that a batch join must give too."""
+    frame = frame if task.how == "inner" else frame.fillna(-1, ["va", "vb"])
     va, vb = (F.col(c) if task.value_type == "long" else F.length(c).cast("long") for c in ("va", "vb"))
     key = F.col("k") if task.key_type == "long" else F.length("k").cast("long")
     mixed = ((va * 31 + vb * 17) % 1_000_003) * (key % 1_009)
@@ -108,6 +135,7 @@ def run(task: Task) -> dict[str, Any]:
             query.awaitTermination()
         progress = [json.loads(batch.json) for batch in query.recentProgress]
         cpu = _cpu_seconds()
+        stages = _stages(spark)
         spark.stop()
     batches = [batch for batch in progress if batch["numInputRows"] > 0]
     return {
@@ -116,6 +144,8 @@ def run(task: Task) -> dict[str, Any]:
         "trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in batches],
         "duration_ms": [batch["durationMs"] for batch in batches],
         "parts_us": [_parts(batch) for batch in batches],
+        "commit_ms": [_commit_ms(batch) for batch in batches],
+        "map_stages": stages,
         "input_rows": [batch["numInputRows"] for batch in batches],
         "state_rows": [_state_rows(task, batch) for batch in batches],
         "answer": {
@@ -153,6 +183,30 @@ def _parts(batch: dict[str, Any]) -> dict[str, int]:
     """Where the time of the stateful side went; only this library says so."""
     observed = batch["observedMetrics"].get("streamjoin_join") or {}
     return {name: value for name, value in observed.items() if name.endswith("_us")}
+
+
+def _commit_ms(batch: dict[str, Any]) -> int:
+    """The state store's commit, summed over partitions, as Spark reports it."""
+    return sum(int(operator["commitTimeMs"]) for operator in batch["stateOperators"])
+
+
+def _stages(spark: SparkSession) -> list[dict[str, int]]:
+    """The stages that read, pack and write a shuffle, in order; times summed over their tasks."""
+    jvm: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001
+    jvm.listenerBus().waitUntilEmpty()
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+    found = jvm.statusStore().stageList(None, False, False, no_quantiles, None)
+    stages = [found.apply(i) for i in range(found.size())]
+    return [
+        {
+            "run_ms": stage.executorRunTime(),
+            "shuffle_write_ms": stage.shuffleWriteTime() // 1_000_000,
+            "shuffle_bytes": stage.shuffleWriteBytes(),
+        }
+        for stage in sorted(stages, key=lambda stage: stage.stageId())
+        if stage.shuffleWriteBytes() > 0
+    ]
 
 
 def _cpu_seconds() -> float:

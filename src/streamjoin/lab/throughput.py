@@ -234,15 +234,21 @@ def _large(home: Path, progress: Progress, *, quick: bool) -> tuple[list[Claim],
 def _where(runs: list[dict[str, Any]]) -> dict[str, float]:
     """The median milliseconds of each part of a micro-batch.
 
-    As Spark reports them; inside addBatch those of the stateful side, summed over buckets, of which
-    two work side by side: load, join, emit, store. What is left of addBatch is scan, pack and shuffle,
-    Spark's set-up of the state store, its commit, and the result rows in the JVM.
+    As Spark reports them; inside addBatch, summed over tasks of which two work side by side: the map
+    tasks that scan, convert and pack, of which their shuffle write; on the stateful side load, join,
+    emit, store and the state store's commit. What is left of addBatch is scheduling and the result
+    rows in the JVM.
     """
-    batches = [
-        {**batch, **{f"addBatch.{name[:-3]}": value / 1000 for name, value in parts.items()}}
-        for one in runs
-        for batch, parts in zip(one["duration_ms"][-COUNTED:], one["parts_us"][-COUNTED:], strict=True)
-    ]
+    batches = []
+    for one in runs:
+        stages = one["map_stages"][-len(one["trigger_ms"]) :]
+        for i in range(-COUNTED, 0):
+            inside = {name[:-3]: value / 1000 for name, value in one["parts_us"][i].items()}
+            inside["scan and pack"] = stages[i]["run_ms"]
+            inside["shuffle write"] = stages[i]["shuffle_write_ms"]
+            inside["commit"] = one["commit_ms"][i]
+            parts = {f"addBatch.{name}": value for name, value in inside.items()}
+            batches.append({**one["duration_ms"][i], **parts})
     names = sorted({part for batch in batches for part in batch})
     return {name: median(batch.get(name, 0) for batch in batches) for name in names}
 

@@ -7,13 +7,17 @@ always safe.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
-from streamjoin.state.promises import KeyPatterns, pattern_mask
+from streamjoin.operators.monitor import Order
+from streamjoin.operators.scheduled import TimedPatterns
+from streamjoin.punctuation import ANY
+from streamjoin.state.promises import KeyPatterns, is_everything, pattern_mask
 from streamjoin.state.run import Run, match
 
 
@@ -31,15 +35,36 @@ class Positions:
         return Positions(self.partition[start:stop], self.offset[start:stop])
 
 
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A share of one source partition in few words, for whoever follows the order of arrival.
+
+    `first` and `last` are offsets, `size` is counted in tuples. Where keys are ordered: `values` are
+    the greatest of all but the last `slack` tuples, if there are so many, and then those last ones;
+    `widest` is how many places too late a tuple came within the share.
+    """
+
+    partition: int
+    first: int
+    last: int
+    size: int
+    widest: int = 0
+    values: Any = None
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """One input's share of a batch.
 
     `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
-    batch, wherever they went; `progress_us` promises that nothing earlier will come. What the
-    declared order of arrival implies stands apart: rows `behind` it, and keys and patterns that
-    are closed after the batch.
+    batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
+    `progress_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
+    that wait for a time.
+
+    Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
+    `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
+    so within their track, in the join all. Where it is not, `order` is how the first rows stood.
     """
 
     rows: Batch
@@ -48,16 +73,38 @@ class Arrivals:
     latest_us: int | None = None
     progress_us: int | None = None
     null_keys: int = 0
+    unkeyed: Batch | None = None
     rows_at: Positions | None = None
     keys_at: Positions | None = None
     patterns_at: Positions | None = None
+    rank: Ints | None = None
     behind: Mask | None = None
-    implied_keys: Batch | None = None
-    implied_patterns: tuple[KeyPatterns, ...] = ()
+    scheduled: Batch | None = None
+    scheduled_patterns: tuple[TimedPatterns, ...] = ()
+    tracks: tuple[Track, ...] = ()
+    order: Order | None = None
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:
         return cls(layout.empty(), layout.keys_only.empty())
+
+    def and_nothing_more(self) -> Arrivals:
+        """The same, and the input has ended."""
+        everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
+        return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
+
+    def without_promises(self) -> Arrivals:
+        """The same for an operator that knows no punctuations; that an input has ended it does know."""
+        ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
+        return replace(
+            self,
+            keys=self.keys.slice(0, 0),
+            keys_at=None,
+            patterns=tuple(self.patterns[i] for i in ends),
+            patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
+            scheduled=None,
+            scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
+        )
 
     def after_own_promise(self) -> Mask:
         """Rows that stand behind a promise of this same batch that covers them."""

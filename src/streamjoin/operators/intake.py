@@ -21,8 +21,9 @@ from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import canonical, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
-from streamjoin.operators.arrival_order import Tracker, tracker
+from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.promises import KeyPatterns
 
@@ -40,15 +41,14 @@ class _Marks:
 
 @dataclass
 class Intake:
-    """Turns tables of one stream into arrivals; follows the order of arrival where one is declared."""
+    """Turns tables of one stream into arrivals; counts its rows where only that tells their order."""
 
     stream: Stream
     layout: Layout
     hash: Hash = hash_keys
+    keep_unkeyed: bool = False  # rows with null keys are results of their own
 
     def __post_init__(self) -> None:
-        arrival = self.stream.arrival
-        self.tracker: Tracker | None = None if arrival is None else tracker(arrival, self.layout)
         self.arrived = 0
 
     def arrivals(self, table: pa.Table | pa.RecordBatch) -> Arrivals:
@@ -74,26 +74,18 @@ class Intake:
             self.layout.keys_only.empty(),
             latest_us=latest,
             null_keys=len(data) - len(rows_in),
+            unkeyed=self._batch(table, keys, time, data[~has_key[data]]) if self.keep_unkeyed else None,
             rows_at=None if at is None else at.take(rows_in),
+            order=look(rows) if self.stream.arrival is None else None,
         )
         if marks is not None:
             result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))
         source = self.stream.punctuation
         if isinstance(source, Closing):
             result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
-        if self.tracker is not None:
-            result = self._with_implied(result, self.tracker)
+        if self.stream.arrival is not None and result.rows_at is not None:
+            result = with_tracks(self.stream.arrival, result, result.rows_at, self.stream.name)
         return result
-
-    def followed(self) -> tuple[int, list[pa.RecordBatch]]:
-        """What following the order of arrival has to remember."""
-        return self.arrived, [] if self.tracker is None else self.tracker.state()
-
-    def follow_from(self, arrived: int, batches: list[pa.RecordBatch]) -> None:
-        """Go on from what `followed` gave."""
-        self.arrived = arrived
-        if self.tracker is not None:
-            self.tracker.restore(batches)
 
     def promise(self, patterns: KeyPatterns) -> Arrivals:
         """A punctuation on the key columns, as arrivals of its own."""
@@ -251,16 +243,6 @@ class Intake:
             keys=result.rows.only_keys().take(last),
             keys_at=None if result.rows_at is None else result.rows_at.take(last),
         )
-
-    def _with_implied(self, result: Arrivals, follow: Tracker) -> Arrivals:
-        order = (
-            np.arange(len(result.rows)) if result.rows_at is None else np.lexsort((result.rows_at.offset,))
-        )
-        implied = follow.follow(result.rows.take(order))
-        behind: Mask = np.zeros(len(result.rows), np.bool_)
-        behind[order] = implied.behind
-        # what the order of arrival implies acts after the whole batch
-        return replace(result, behind=behind, implied_keys=implied.keys, implied_patterns=implied.patterns)
 
 
 def _widened(given: Pattern, own: pa.DataType, common: pa.DataType) -> Pattern:

@@ -39,6 +39,7 @@ class Probe:
     hits: dict[int, list[Hit]]
     windows_us: tuple[int | None, ...]
     frame_rows: int
+    tracked: tuple[int, ...] = ()  # inputs whose components stay rows of their runs
 
     def present(self, other: int) -> Mask:
         """For each key of the rows, whether `other` holds a live row of it."""
@@ -67,7 +68,7 @@ class Probe:
             yield frame
             return
         other, rest = remaining[0], remaining[1:]
-        for source in self._sources(other, gather=bool(rest)):
+        for source in self._sources(other, gather=bool(rest) and other not in self.tracked):
             count = source.count[group]
             parents = np.flatnonzero(count)
             for cut in bounded_slices(count[parents], limit=self.frame_rows):

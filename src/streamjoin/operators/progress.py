@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from streamjoin.operators.spec import InputSpec
 
 NO_PROGRESS = -(1 << 62)  # below every time a stream can have
+END_OF_TIME = 1 << 62  # above every such time
 
 
 class Progress:

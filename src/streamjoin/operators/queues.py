@@ -26,6 +26,9 @@ class InputQueue:
     keys_at: Positions | None
     patterns: tuple[KeyPatterns, ...]
     patterns_at: Positions | None
+    unique: bool = False
+    clustered: bool = False
+    live_rows: int = 0
     _next_row: int = 0
     _next_key: int = 0
     _next_pattern: int = 0
@@ -64,6 +67,14 @@ class InputQueue:
     @property
     def rows_left(self) -> int:
         return len(self.rows) - self._next_row
+
+    @property
+    def cluster_left(self) -> int:
+        """How many of the next rows carry on the key of the last one handed out."""
+        if not self.clustered or self._next_row == 0 or self.rows_left == 0:
+            return 0
+        rest = self.rows.hash[self._next_row :] != self.rows.hash[self._next_row - 1]
+        return int(np.argmax(rest)) if rest.any() else self.rows_left
 
     @property
     def done(self) -> bool:

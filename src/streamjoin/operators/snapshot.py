@@ -13,10 +13,11 @@ from dataclasses import asdict
 from typing import Any
 
 from streamjoin.batch import Batch, concat
+from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import Counters, StreamJoin
 from streamjoin.punctuation import Punctuation
-from streamjoin.state.codec import SNAPSHOT, decode, decode_run, encode, encode_run
+from streamjoin.state.codec import SNAPSHOT, batch_bytes, decode, decode_batch, decode_run, encode, encode_run
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Run
@@ -31,6 +32,8 @@ def sides_of(join: StreamJoin) -> Iterator[Side]:
         yield promises.seen.side
     for pledges in join.pledges:
         yield pledges.side
+    for scheduled in join.scheduled:
+        yield scheduled.side
     yield join.announced.side
 
 
@@ -78,7 +81,16 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             for promises in join.promises
         ],
         "pledged patterns": [pledges.patterns for pledges in join.pledges],
+        "scheduled patterns": [
+            [[time_us, Punctuation(patterns).text()] for time_us, patterns in scheduled.patterns]
+            for scheduled in join.scheduled
+        ],
+        "seen": [monitor.to_json() for monitor in join.monitors],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
+        "followed": [
+            None if one is None else [one.widest_slack, batch_bytes(one.state()).to_pybytes().hex()]
+            for one in join.followers
+        ],
     }
 
 
@@ -104,8 +116,19 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         promises.patterns = [Punctuation.parse(text, spec.key_types).patterns for text in saved["patterns"]]
     for pledges, pledged in zip(join.pledges, facts["pledged patterns"], strict=True):
         pledges.patterns = pledged
+    # a state from before there were control streams says nothing of them
+    for scheduled, timed in zip(join.scheduled, facts.get("scheduled patterns", ()), strict=False):
+        scheduled.patterns = [
+            (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
+        ]
+    if "seen" in facts:
+        join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
+    for follower, saved in zip(join.followers, facts.get("followed", []), strict=False):
+        if follower is not None:
+            follower.widest_slack = saved[0]
+            follower.restore(decode_batch(bytes.fromhex(saved[1])))
     return join
 
 

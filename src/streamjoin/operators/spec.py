@@ -10,9 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.batch import Layout
-from streamjoin.metadata import OnViolation
-from streamjoin.operators.strategies import Strategies
+from streamjoin.metadata import Arrival, OnViolation
+from streamjoin.operators.drivers import RoundRobin
+from streamjoin.operators.join_type import INNER, JoinType
+from streamjoin.operators.orders import Sequential
+from streamjoin.operators.predicate import Predicate
+from streamjoin.operators.purging import PurgeImmediately
+from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
 from streamjoin.state.side import MergePolicy
+
+DEFAULT_STRATEGIES = Strategies(
+    RoundRobin(), Sequential(), PurgeImmediately(), FewestRowsFirst(), KeepInMemory()
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,13 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
-    arrival: str = ""  # what is declared of the order of arrival, in words
+    arrival: Arrival | None = None
+    partitioned: bool = False  # the order of arrival holds within each source partition
+    heeds_promises: bool = True  # False for operators that know no punctuations
+
+    @property
+    def arrival_text(self) -> str:
+        return f"{self.arrival!r} in each partition" if self.partitioned else repr(self.arrival)
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,9 @@ class JoinSpec:
     name: str
     inputs: tuple[InputSpec, ...]
     output: pa.Schema
-    strategies: Strategies = field(default_factory=Strategies)
+    how: JoinType = INNER
+    where: Predicate | None = None
+    strategies: Strategies = DEFAULT_STRATEGIES
     merging: MergePolicy = field(default_factory=MergePolicy)
     propagate: bool = True
     buckets: int = 1
@@ -58,14 +75,22 @@ class JoinSpec:
     def key_names(self) -> list[str]:
         return list(self.output.names[: len(self.key_types)])
 
+    def first_column(self, number: int) -> int:
+        """Where the output columns of one input begin, beside the key."""
+        return len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
+
     def payload_names(self, number: int) -> list[str]:
-        """The output names of one input's columns beside the key."""
-        first = len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
+        """The output names of one input's columns beside the key; none where they do not leave."""
+        first = self.first_column(number)
         return list(self.output.names[first : first + len(self.inputs[number].layout.payload_types)])
 
     def identity(self) -> dict[str, Any]:
         """What must not change between a stop and a restart."""
+        how = {} if self.how == INNER else {"how": self.how.name}
+        where = {} if self.where is None else {"where": str(self.where.expression)}
         return {
+            **how,
+            **where,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],
@@ -81,6 +106,6 @@ class JoinSpec:
             },
             "times": [spec.name for spec in self.inputs if spec.layout.timed],
             "windows (us)": {spec.name: spec.window_us for spec in self.inputs},
-            "arrival": {spec.name: spec.arrival for spec in self.inputs if spec.arrival},
+            "arrival": {spec.name: spec.arrival_text for spec in self.inputs if spec.arrival is not None},
             "unique": [spec.name for spec in self.inputs if spec.unique],
         }

@@ -1,32 +1,37 @@
 """Decisions the operator leaves open, each a small object: they change when work is done and in
 which order, never what is computed.
 
-| seam   | decides                                     | first implementation |
-| ------ | ------------------------------------------- | -------------------- |
-| driver | which input gives the next rows, how many   | RoundRobin           |
-| order  | which of an input's rows come first         | Sequential           |
-| purge  | when promises are carried out on the state  | PurgeImmediately     |
+| seam   | decides                                      | built in            |
+| ------ | -------------------------------------------- | ------------------- |
+| driver | which input gives the next rows, how many    | `drivers`           |
+| order  | which rows of an input's turn come first     | `orders`            |
+| purge  | when promises are carried out on the state   | `purging`           |
 | probe  | in which order a row visits the other inputs | FewestRowsFirst     |
-| spill  | what leaves memory when it is short         | KeepInMemory         |
+| spill  | what leaves memory when it is short          | KeepInMemory        |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from streamjoin.batch import Batch
-from streamjoin.errors import InvalidJoin
+from streamjoin.batch import Mask
 
 
 class Queue(Protocol):
-    """What a driver may know of an input's unprocessed rows in this batch."""
+    """What a driver may know of an input and its unprocessed rows in this batch."""
 
     @property
     def input(self) -> int: ...
     @property
     def rows_left(self) -> int: ...
+    @property
+    def unique(self) -> bool: ...
+    @property
+    def live_rows(self) -> int: ...
+    @property
+    def cluster_left(self) -> int: ...
 
 
 class Driver(Protocol):
@@ -38,11 +43,20 @@ class Driver(Protocol):
 
 
 class TupleOrder(Protocol):
-    """Arranges an input's rows before they are processed."""
+    """Which rows of a turn come first, given which keys other inputs wait for; None: as they came."""
 
     @property
     def name(self) -> str: ...
-    def arrange(self, rows: Batch) -> Batch: ...
+    def urgent(self, awaited: Callable[[], Mask]) -> Mask | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Promises not carried out yet: of how many keys, what the state holds, and whether rows are left."""
+
+    keys: int
+    idle: bool
+    held_bytes: Callable[[], int]
 
 
 class Purge(Protocol):
@@ -50,7 +64,7 @@ class Purge(Protocol):
 
     @property
     def name(self) -> str: ...
-    def due(self, waiting_keys: int, *, batch_ends: bool) -> bool: ...
+    def due(self, waiting: Waiting) -> bool: ...
 
 
 class ProbeSequence(Protocol):
@@ -67,43 +81,6 @@ class Spill(Protocol):
     @property
     def name(self) -> str: ...
     def relieve(self, held_bytes: int) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRobin:
-    """Inputs in turn, as declared; `quota` rows each time, or all that are there."""
-
-    quota: int | None = None
-    name: str = "round_robin"
-
-    def __post_init__(self) -> None:
-        if self.quota is not None and self.quota < 1:
-            raise InvalidJoin(f"a quota of {self.quota} rows would never finish; give 1 or more")
-
-    def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
-        after = [queue for queue in queues if previous is not None and queue.input > previous]
-        chosen = (after or list(queues))[0]
-        return chosen.input, chosen.rows_left if self.quota is None else self.quota
-
-
-@dataclass(frozen=True, slots=True)
-class Sequential:
-    """Rows as they came."""
-
-    name: str = "sequential"
-
-    def arrange(self, rows: Batch) -> Batch:
-        return rows
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeImmediately:
-    """Each promise is carried out as soon as it acts: least state, earliest announcements."""
-
-    name: str = "immediate"
-
-    def due(self, waiting_keys: int, *, batch_ends: bool) -> bool:
-        return waiting_keys > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +107,8 @@ class KeepInMemory:
 class Strategies:
     """One choice for each seam."""
 
-    driver: Driver = field(default_factory=RoundRobin)
-    order: TupleOrder = field(default_factory=Sequential)
-    purge: Purge = field(default_factory=PurgeImmediately)
-    probe: ProbeSequence = field(default_factory=FewestRowsFirst)
-    spill: Spill = field(default_factory=KeepInMemory)
+    driver: Driver
+    order: TupleOrder
+    purge: Purge
+    probe: ProbeSequence
+    spill: Spill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamjoin.metadata import Clustered, Stream
 from streamjoin.plan.planner import Plan
+from streamjoin.plan.presets import PRESETS
 from streamjoin.plan.safety import Bound, closes_keys
 
 
@@ -14,13 +15,15 @@ def explain(plan: Plan) -> str:
     types = ", ".join(str(dtype) for dtype in plan.spec.key_types)
     lines = [
         f"{plan.options.name}: {names}",
-        f"  {plan.options.how} join on {keys} ({types}), goal {plan.options.goal}",
+        f"  {plan.spec.how.name} join on {keys} ({types}), goal {plan.options.goal}",
         f"  result: {', '.join(plan.spec.output.names)}",
         "",
         "What is known of each input",
     ]
     lines += [f"  {stream.name}: {_facts(stream)}" for stream in plan.streams]
     lines += ["", "How it runs"]
+    if plan.options.operator is not None:
+        lines.append(f"  {PRESETS[plan.options.operator].says}")
     lines += [f"  {choice} ({why})" for choice, why in plan.reasons]
     lines += ["", "Is the state bounded?"]
     for bound in plan.bounds:
@@ -40,7 +43,8 @@ def _facts(stream: Stream) -> str:
         facts.append(f"idle after {stream.idle_us / 1e6:g} s")
     if stream.arrival is not None:
         kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
-        facts.append(f"{kind} arrival, slack {stream.arrival.slack}")
+        where = " in each partition" if len(stream.sequence) == 2 else ""
+        facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
     if stream.punctuation is not None:
         facts.append(f"keys end by {closes_keys(stream)}")
     return "; ".join(facts) or "nothing was declared"

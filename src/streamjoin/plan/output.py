@@ -17,8 +17,8 @@ from streamjoin.metadata import Stream
 from streamjoin.plan.types import plain
 
 
-def output_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> pa.Schema:
-    """Names and types of the result columns."""
+def joined_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> pa.Schema:
+    """Names and types of the columns of a joined row."""
     keys = streams[0].key
     seen = Counter([*keys, *(column for stream in streams for column in stream.payload)])
     fields = [pa.field(name, dtype) for name, dtype in zip(keys, key_types, strict=True)]

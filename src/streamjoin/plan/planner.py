@@ -9,31 +9,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Control, Marked, Ordered, Stream
+from streamjoin.metadata import Marked, Ordered, Stream
+from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
+from streamjoin.operators.join_type import join_type
+from streamjoin.operators.orders import Sequential, ValueOriented
+from streamjoin.operators.predicate import Predicate
+from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spec import InputSpec, JoinSpec
-from streamjoin.operators.strategies import (
-    FewestRowsFirst,
-    KeepInMemory,
-    PurgeImmediately,
-    RoundRobin,
-    Sequential,
-    Strategies,
-)
-from streamjoin.plan.output import output_schema
+from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
+from streamjoin.plan.control import check_control
+from streamjoin.plan.output import joined_schema
+from streamjoin.plan.presets import as_known, preset
 from streamjoin.plan.safety import Bound, check
 from streamjoin.plan.types import common_type, plain
 from streamjoin.state.side import MergePolicy
 
 GOALS = ("throughput", "memory", "punctuation")
 _STRATEGIES: dict[str, dict[str, Any]] = {
-    "driver": {"round_robin": RoundRobin},
-    "order": {"sequential": Sequential},
-    "purge": {"immediate": PurgeImmediately},
+    "driver": {
+        "round_robin": RoundRobin,
+        "random": RandomInput,
+        "priority": Priority,
+        "follow_clusters": FollowClusters,
+    },
+    "order": {"sequential": Sequential, "value_oriented": ValueOriented},
+    "purge": {
+        "immediate": PurgeImmediately,
+        "batch": lambda: PurgeEvery(1000, when_idle=True),
+        "idle": lambda: PurgeEvery(when_idle=True),
+        "none": NoPurge,
+    },
     "probe": {"fewest_rows": FewestRowsFirst},
 }
-_VERBS = {"driver": "choose", "order": "arrange", "purge": "due", "probe": "sequence"}
+_VERBS = {"driver": "choose", "order": "urgent", "purge": "due", "probe": "sequence"}
+_MEMORY_DEAD_SHARE = 0.15  # dead rows a run may hold: 1 / (1 - 0.15) = 1.18 times what is needed
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     _check_options(options)
     _check_inputs(streams)
     _check_times(streams)
+    if options.operator is not None:
+        streams = as_known(streams, options.operator)
     width = len(streams[0].key)
     key_types = tuple(
         common_type(
@@ -77,14 +92,20 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         )
         for i in range(width)
     )
+    for stream in streams:
+        check_control(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
-    strategies, reasons = _choose_strategies(options)
-    merging = MergePolicy(dead_share=0.2 if options.goal == "memory" else 0.5)
+    how = join_type(options.how, len(streams))
+    joined = joined_schema(streams, key_types)
+    strategies, reasons = _choose_strategies(streams, options)
+    merging = MergePolicy(dead_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
     spec = JoinSpec(
         options.name,
         inputs,
-        output_schema(streams, key_types),
+        joined if how.combinations else joined_schema(streams[:1], key_types),
+        how,
+        _predicate(options.where, joined),
         strategies,
         merging,
         propagate=options.propagate,
@@ -93,17 +114,19 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
 
 
 def _check_options(options: JoinOptions) -> None:
-    built = {"how": ("inner",), "where": (None,), "operator": (None,), "memory": (None,)}
-    for what, values in built.items():
-        value = getattr(options, what)
-        if not any(value is known or (isinstance(value, str) and value == known) for known in values):
-            raise InvalidJoin(f"{what}={value!r} is not built yet; leave it out")
+    if options.memory is not None:
+        raise InvalidJoin(f"memory={options.memory!r} is not built yet; leave it out")
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
     if options.buckets is not None and options.buckets < 1:
         raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
     if not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
+
+
+def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:
+    """The condition on joined rows that the operator tests; SQL text is for Spark to test."""
+    return None if where is None or isinstance(where, str) else Predicate(where, joined)
 
 
 def _check_inputs(streams: Sequence[Stream]) -> None:
@@ -114,14 +137,15 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
     for stream in streams:
         if not isinstance(stream, Stream):
             raise InvalidJoin(f"{stream!r} is not a stream; wrap it with sj.stream(…)")
-        if isinstance(stream.punctuation, Control):
+        if (
+            stream.arrival is not None
+            and isinstance(stream.punctuation, Marked)
+            and stream.punctuation.partitions > 1
+        ):
             raise InvalidJoin(
-                f"stream {stream.name!r}: punctuation=control(…) is not built yet; use marked or closing"
-            )
-        if stream.arrival is not None and len(stream.sequence) == 2:
-            raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= over several partitions is not built yet; "
-                "give sequence=[offset column] of a stream in one order, or use punctuation="
+                f"stream {stream.name!r}: arrival= means that a key's tuples come through one partition, "
+                f"marked(partitions={stream.punctuation.partitions}) that they come through several; "
+                "leave out one of them"
             )
         if isinstance(stream.arrival, Ordered) and len(stream.key) > 1:
             raise InvalidJoin(
@@ -169,33 +193,63 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         unique=stream.unique,
         partitions=source.partitions if isinstance(source, Marked) else 1,
         on_violation=stream.on_violation,
-        arrival="" if stream.arrival is None else repr(stream.arrival),
+        arrival=stream.arrival,
+        partitioned=stream.arrival is not None and len(stream.sequence) == 2,
+        heeds_promises=stream.heeded,
     )
 
 
-def _choose_strategies(options: JoinOptions) -> tuple[Strategies, list[tuple[str, str]]]:
-    reasons = {
-        "driver": "whole buffers in the declared order: one probe per input and batch",
-        "order": "rows as they came: nothing asks for another order",
-        "purge": "promises are carried out at once: least state, earliest announcements",
-        "probe": "the input with the fewest live tuples first: it most likely ends the search",
-    }
+def _choose_strategies(
+    streams: Sequence[Stream], options: JoinOptions
+) -> tuple[Strategies, list[tuple[str, str]]]:
+    """Each strategy and why: as asked, else as the preset has it, else as the goal wants it."""
+    wanted = _for_goal(streams, options.goal)
+    if options.operator is not None:
+        chosen_preset = preset(options.operator)
+        said = f"as {options.operator} does"
+        wanted |= {seam: (getattr(chosen_preset, seam), said) for seam in ("driver", "order", "purge")}
     chosen: dict[str, Any] = {}
     why = []
-    for seam, known in _STRATEGIES.items():
+    for seam in _STRATEGIES:
         asked = getattr(options, seam)
-        if asked is None:
-            chosen[seam] = next(iter(known.values()))()
-        elif isinstance(asked, str):
-            if asked not in known:
-                raise InvalidJoin(f"{seam}={asked!r} is not built yet; give one of {', '.join(known)}")
-            chosen[seam] = known[asked]()
-        elif isinstance(asked, type) or not callable(getattr(asked, _VERBS[seam], None)):
-            raise InvalidJoin(
-                f"{seam}={asked!r} is no {seam} strategy; give one of {', '.join(known)}, "
-                f"or an object with a method {_VERBS[seam]}"
-            )
-        else:
-            chosen[seam] = asked
-        why.append((f"{seam}: {chosen[seam].name}", reasons[seam] if asked is None else "as you asked"))
+        chosen[seam], reason = wanted[seam] if asked is None else (_asked_for(seam, asked), "as you asked")
+        why.append((f"{seam}: {chosen[seam].name}", reason))
     return Strategies(**chosen, spill=KeepInMemory()), why
+
+
+def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]]:
+    driver: tuple[Any, str]
+    if any(stream.unique for stream in streams):
+        driver = (
+            Priority(),
+            "the unique input first: rows of the others meet their partner and are not stored",
+        )
+    elif goal == "memory":
+        driver = Priority(), "the smaller input first: less is stored before its partners come"
+    else:
+        driver = RoundRobin(), "whole buffers in the declared order: one probe per input and batch"
+    order: tuple[Any, str] = Sequential(), "rows as they came: nothing asks for another order"
+    if goal == "punctuation":
+        order = ValueOriented(), "keys that another input has promised first: they finish earlier"
+    at_once = "promises are carried out at once: least state, earliest announcements"
+    fewest = "the input with the fewest live tuples first: it most likely ends the search"
+    return {
+        "driver": driver,
+        "order": order,
+        "purge": (PurgeImmediately(), at_once),
+        "probe": (FewestRowsFirst(), fewest),
+    }
+
+
+def _asked_for(seam: str, asked: Any) -> Any:
+    known = _STRATEGIES[seam]
+    if isinstance(asked, str):
+        if asked not in known:
+            raise InvalidJoin(f"{seam}={asked!r} is not built yet; give one of {', '.join(known)}")
+        return known[asked]()
+    if isinstance(asked, type) or not callable(getattr(asked, _VERBS[seam], None)):
+        raise InvalidJoin(
+            f"{seam}={asked!r} is no {seam} strategy; give one of {', '.join(known)}, "
+            f"or an object with a method {_VERBS[seam]}"
+        )
+    return asked

@@ -31,13 +31,13 @@ class UnboundedState(UserWarning):
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation
+    source = stream.punctuation if stream.heeded else None
     if isinstance(source, Marked):
         return f"punctuations of {stream.name} (rows marked {source.column})"
     if isinstance(source, Closing):
         return f"closing rows of {stream.name}"
     if isinstance(source, Control):
-        return f"the control stream of {stream.name}"
+        return f"the control stream of {stream.name} (as event time moves on {stream.name})"
     if isinstance(stream.arrival, Clustered):
         return f"clustered arrival of {stream.name}"
     if isinstance(stream.arrival, Ordered):
@@ -63,8 +63,7 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
     for other in others:
         way = closes_keys(other)
         if way is not None:
-            needs = f", provided every key of {stream.name} appears in {other.name}" if other.unique else ""
-            reasons.append(f"{way} let its tuples go{needs}")
+            reasons.append(f"{way} let its tuples go{_provided(stream, other)}")
     if stream.window_us is None and open_ended:
         tuples = False
         advice += [
@@ -77,6 +76,10 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             f"{stream.name} closes keys in two ways: bounded provided the second never comes after the key "
             "is finished, when it would be remembered as that of a new key"
         )
+    if isinstance(stream.punctuation, Control):
+        reasons.append(
+            f"promises of its control stream are remembered until event time on {stream.name} is past theirs"
+        )
     promises = closes_keys(stream) is None or not open_ended
     if not promises:
         reasons.append(
@@ -88,6 +91,16 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             forgotten = f"so that closed keys of {stream.name} are forgotten"
             advice += [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
     return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
+
+
+def _provided(stream: Stream, other: Stream) -> str:
+    """What must hold for `other` to let tuples of `stream` go."""
+    needs = ""
+    if other.unique or (other.punctuation is None and isinstance(other.arrival, Clustered)):
+        needs += f", provided every key of {stream.name} appears in {other.name}"
+    if isinstance(other.arrival, Ordered) and len(other.sequence) == 2:
+        needs += f", provided every partition of {other.name} goes on: what the slowest has reached counts"
+    return needs
 
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:

@@ -161,7 +161,9 @@ class UnpackElements:
         spec = self.spec.inputs[number]
         first = 2 if spec.layout.timed else 1
         names = [*self.spec.key_names, *self.spec.payload_names(number)]
-        return dict(zip(names, data.columns[first:], strict=True))
+        return dict(
+            zip(names, data.columns[first:], strict=False)
+        )  # a semi join's right columns do not leave
 
 
 def elements_schema(output: pa.Schema) -> pa.Schema:

@@ -6,12 +6,18 @@ by the columns that say which rows are promises and where they stand:
 
     h [t] k0… p0…  [mark]  [last]  [part off]
 
+Rows of a control source come with the time of each promise, and where a key column is promised by
+ranges with their ends; a key is null where it is not a single value:
+
+    h t k0…  [f0 g0]…
+
 Every bucket gets at least one blob from every task, so that every bucket runs in every batch and
 knows how far event time has got.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +28,12 @@ import pyarrow.compute as pc
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.keys import canonical, valid
+from streamjoin.metadata import Arrival
+from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
 from streamjoin.operators.intake import latest_time, sort_marks
+from streamjoin.operators.monitor import look
 from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
 
@@ -36,17 +46,13 @@ BLOB_BYTES = 16 << 20  # the largest blob, about
 
 
 @dataclass(frozen=True)
-class Packer:
-    """Packs one input. `labels` are the bucket numbers as Spark sees them, one per bucket."""
+class Packing(ABC):
+    """Packs for one input. `labels` are the bucket numbers as Spark sees them, one per bucket."""
 
     number: int
     name: str
     layout: Layout
     labels: tuple[int, ...]
-    marked: bool = False
-    null_is_wildcard: bool = False
-    closing: bool = False
-    sequenced: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
@@ -73,10 +79,31 @@ class Packer:
         labels = [self.labels[bucket] for bucket, _ in shares]
         return _packed(labels, [self.number] * len(shares), [to_bytes(share) for _, share in shares])
 
+    @abstractmethod
+    def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
+        """One record batch from the JVM, sorted out."""
+
+    def keys(self, columns: dict[str, Any]) -> list[Any]:
+        """The key columns in the join's types."""
+        types = enumerate(self.layout.key_types)
+        return [canonical(_as_type(columns[f"k{i}"], dtype)) for i, dtype in types]
+
+
+@dataclass(frozen=True)
+class Packer(Packing):
+    """Packs the rows of an input."""
+
+    marked: bool = False
+    null_is_wildcard: bool = False
+    closing: bool = False
+    sequenced: bool = False
+    keep_unkeyed: bool = False  # rows with null keys are results of their own
+    arrival: Arrival | None = None
+
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
         columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
-        keys = [canonical(_as_type(columns[f"k{i}"], dtype)) for i, dtype in enumerate(self.layout.key_types)]
+        keys = self.keys(columns)
         has_key = valid(keys)
         marks = _flags(columns["mark"]) if self.marked else None
         data: Mask = np.ones(batch.num_rows, np.bool_) if marks is None else ~marks
@@ -91,7 +118,9 @@ class Packer:
             self.layout.keys_only.empty(),
             latest_us=latest_time(time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
+            unkeyed=self._unkeyed(columns, keys, time, data & ~has_key),
             rows_at=None if at is None else at.take(chosen),
+            order=look(rows) if self.arrival is None else None,
         )
         if marks is not None and marks.any():
             result = self._with_marked(result, columns["h"], keys, (np.flatnonzero(marks), at))
@@ -99,6 +128,8 @@ class Packer:
             last = np.flatnonzero(_flags(columns["last"])[chosen])
             keys_at = None if result.rows_at is None else result.rows_at.take(last)
             result = replace(result, keys=rows.only_keys().take(last), keys_at=keys_at)
+        if self.arrival is not None and result.rows_at is not None:
+            result = with_tracks(self.arrival, result, result.rows_at, self.name)
         return result
 
     def _rows(self, columns: dict[str, Any], keys: list[Any], time: Ints | None, chosen: Ints) -> Batch:
@@ -109,6 +140,11 @@ class Packer:
         parts += [_as_type(columns[f"p{i}"], dtype) for i, dtype in enumerate(self.layout.payload_types)]
         everything = self.layout.batch(parts)
         return everything if len(chosen) == len(everything) else everything.take(chosen)
+
+    def _unkeyed(
+        self, columns: dict[str, Any], keys: list[Any], time: Ints | None, mask: Mask
+    ) -> Batch | None:
+        return self._rows(columns, keys, time, np.flatnonzero(mask)) if self.keep_unkeyed else None
 
     def _with_marked(
         self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]
@@ -123,6 +159,25 @@ class Packer:
             patterns=patterns,
             patterns_at=None if at is None else at.take(wide),
         )
+
+
+@dataclass(frozen=True)
+class ControlPacker(Packing):
+    """Packs the promises of an input's control source. `ranged`: whether a key column has ends."""
+
+    ranged: tuple[bool, ...] = ()
+    time: str = ""
+
+    def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
+        """One record batch from the JVM, sorted out."""
+        columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
+        times = check_times(columns["t"], self.name, self.time)
+        promised = []
+        for i, (value, ranged) in enumerate(zip(self.keys(columns), self.ranged, strict=True)):
+            dtype = self.layout.key_types[i]
+            ends = [canonical(_as_type(columns[f"{end}{i}"], dtype)) for end in "fg"] if ranged else []
+            promised.append(Promised(value, *ends))
+        return scheduled_arrivals(self.layout, promised, columns["h"], times)
 
 
 def _packed(buckets: list[int], inputs: list[int], blobs: list[bytes]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streamjoin.batch import Batch
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.monitor import Seen
 from streamjoin.operators.snapshot import restore, store
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import Counters, StreamJoin
@@ -35,6 +36,7 @@ from streamjoin.state.side import Side
 
 COUNTERS = tuple(field.name for field in fields(Counters))
 GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
+SEEN = tuple(field.name for field in fields(Seen))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
@@ -43,7 +45,8 @@ TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, wh
 def metric_names(spec: JoinSpec) -> list[str]:
     """The metrics of one bucket and batch, in the order of the emitted array."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
-    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
+    seen = [f"{one.name}_{figure}" for one in spec.inputs for figure in SEEN]
+    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES, *seen]
 
 
 class Stopwatch:
@@ -63,10 +66,11 @@ class Stopwatch:
 class BucketJoin(StatefulProcessor):
     """Handles one bucket after another; Spark makes one per task."""
 
-    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str) -> None:
+    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str, *, ends: bool = False) -> None:
         self.spec = spec
         self.emitter = emitter
         self.cache_name = cache_name
+        self.ends = ends  # batch inputs: nothing follows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = BucketStore(handle)
@@ -108,10 +112,13 @@ class BucketJoin(StatefulProcessor):
         for frame in frames:
             for number, blob in zip(frame["input"], frame["blob"], strict=True):
                 shares.setdefault(number, []).append(from_bytes(blob, self.spec.inputs[number].layout))
-        return {
+        arrivals = {
             number: together(self.spec.inputs[number].layout, found)
             for number, found in sorted(shares.items())
         }
+        if not self.ends:
+            return arrivals
+        return {number: arrived.and_nothing_more() for number, arrived in arrivals.items()}
 
     def _check_identity(self) -> None:
         """Refuse a checkpoint of another join, also where no bucket would find its old state."""
@@ -172,4 +179,5 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
-    return [held.rows, held.nbytes, held.promises, held.waiting]
+    seen = [value for one in join.seen() for value in astuple(one)]
+    return [held.rows, held.nbytes, held.promises, held.waiting, *seen]

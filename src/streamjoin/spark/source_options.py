@@ -49,6 +49,13 @@ class Options:
             raise self.wrong(name)
         return number
 
+    def flag(self, name: str) -> bool:
+        """'true' or 'false', in any case; not given = false."""
+        text = (self.text(name) if name in self.given else "false") or ""
+        if text.lower() not in ("true", "false"):
+            raise self.wrong(name)
+        return text.lower() == "true"
+
     def wrong(self, name: str) -> InvalidJoin:
         """The error for a value that cannot be."""
         return InvalidJoin(f"{self.source} got {name}={self.given[name]!r}. Give {self.known[name]}.")

@@ -3,6 +3,7 @@
     select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
     transformWithState → observe metrics → unpack
 
+A control source is one more branch of the union, packed for the input it speaks of.
 Batch DataFrames go through the same code and give the batch answer.
 """
 
@@ -21,11 +22,14 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Closing, Marked, Stream
+from streamjoin.metadata import Closing, Control, Marked, Stream
+from streamjoin.operators.join_type import INNER
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.spark.buckets import bucket_labels
+from streamjoin.spark.columns import micros, normal, quoted
+from streamjoin.spark.control import promises_of
 from streamjoin.spark.outputs import (
     METRIC,
     ROWS,
@@ -37,7 +41,7 @@ from streamjoin.spark.outputs import (
     can_be_direct,
     unpack_rows,
 )
-from streamjoin.spark.pack import PACKED, Packer
+from streamjoin.spark.pack import PACKED, ControlPacker, Packer
 from streamjoin.spark.processor import BucketJoin, metric_names
 from streamjoin.spark.session import check_session
 
@@ -67,6 +71,9 @@ class SparkJoin:
         frames = [stream.source for stream in plan.streams]
         spark = frames[0].sparkSession
         streaming = {stream.name: bool(stream.source.isStreaming) for stream in plan.streams}
+        for stream in plan.streams:
+            if isinstance(stream.punctuation, Control):
+                streaming[f"control of {stream.name}"] = bool(stream.punctuation.source.isStreaming)
         if len(set(streaming.values())) > 1:
             raise InvalidJoin(
                 "streaming and batch inputs cannot be mixed in one join ("
@@ -87,17 +94,23 @@ class SparkJoin:
         """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
         labels = tuple(bucket_labels(self.spec.buckets))
         packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
+        packed += [
+            self._packed_control(number, stream.punctuation, labels)
+            for number, stream in enumerate(self.plan.streams)
+            if isinstance(stream.punctuation, Control)
+        ]
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
+        ends = not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
-            BucketJoin(self.spec, emitter, self._cache_name()),
+            BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
             from_arrow_schema(emitter.schema),
             "append",
             "none",
         )
         measures = [
-            F.coalesce(F.sum(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
+            F.coalesce(_over_buckets(name)(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
             for i, name in enumerate(metric_names(self.spec))
         ]
         observed = joined.observe(f"streamjoin_{self.spec.name}", *measures)
@@ -108,23 +121,32 @@ class SparkJoin:
         if not can_be_direct(self.spec.output):
             return self.rows(self.emitted(Packed()))
         emitted = self.emitted(RowsOnly(self.spec.output))
-        return emitted.select(
+        rows = emitted.select(
             *(
-                _from_micros(_quoted(field.name), field.dataType).alias(field.name)
+                _from_micros(quoted(field.name), field.dataType).alias(field.name)
                 for field in self.output_type()
             )
         )
+        return self._passing(rows)
 
     def rows(self, packed: DataFrame) -> DataFrame:
         """The results among what was emitted packed, in the output columns."""
         blobs = packed.where(F.col("kind") == ROWS).select("blob")
-        return blobs.mapInArrow(unpack_rows, self.output_type())
+        return self._passing(blobs.mapInArrow(unpack_rows, self.output_type()))
 
     def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
         """Everything that was emitted packed, or one kind of it, tagged."""
         tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
         wanted = packed if kind is None else packed.where(F.col("kind") == kind)
-        return wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        found = wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        return self._passing(found, others=F.col("_kind") != "row")
+
+    def _passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
+        """The rows for which an SQL condition of an inner join holds, and `others`."""
+        where = self.plan.options.where
+        if not isinstance(where, str):
+            return rows
+        return rows.where(F.expr(where) if others is None else others | F.expr(where))
 
     def output_type(self) -> T.StructType:
         """The output columns in Spark's types."""
@@ -132,7 +154,8 @@ class SparkJoin:
             T.StructField(name, dtype)
             for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
         ]
-        for number, stream in enumerate(self.plan.streams):
+        leaving = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
+        for number, stream in enumerate(leaving):
             fields += [
                 T.StructField(name, stream.source.schema[column].dataType)
                 for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
@@ -160,37 +183,52 @@ class SparkJoin:
             null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
             closing=isinstance(source, Closing),
             sequenced=bool(stream.sequence),
+            keep_unkeyed=number in self.spec.how.preserved,
+            arrival=stream.arrival,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
 
+    def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
+        stream, spec = self.plan.streams[number], self.spec.inputs[number]
+        forms = [
+            source.form(key, dtype) for key, dtype in zip(stream.key, spec.layout.key_types, strict=True)
+        ]
+        keys = list(zip(stream.key, self._key_types(), forms, strict=True))
+        time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
+        ranged = tuple(form == "range" for form in forms)
+        packer = ControlPacker(number, stream.name, spec.layout, labels, ranged, source.time)
+        return promises_of(source.source, keys, time).mapInArrow(packer, PACKED)
+
     def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
         keys = [
-            _normal(F.col(_quoted(name)).cast(dtype), dtype)
+            normal(F.col(quoted(name)).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
         columns = [F.xxhash64(*keys).alias("h")]
         if timed and stream.time is not None:
             dtype = stream.source.schema[stream.time].dataType
-            columns.append(_micros(_quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
+            columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
-        columns += [F.col(_quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
         source = stream.punctuation
         if isinstance(source, Marked):
-            columns.append(F.col(_quoted(source.column)).alias("mark"))
+            columns.append(F.col(quoted(source.column)).alias("mark"))
         if isinstance(source, Closing):
             columns.append(F.expr(source.condition).cast("boolean").alias("last"))
         if stream.sequence:
             partition = (
-                F.xxhash64(F.col(_quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
+                F.xxhash64(F.col(quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
             )
             columns.append(partition.cast("long").alias("part"))
-            columns.append(F.col(_quoted(stream.sequence[-1])).cast("long").alias("off"))
+            columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
         return columns
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""
         times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
+        controls = [s.punctuation for s in self.plan.streams if isinstance(s.punctuation, Control)]
+        times += [control.source.schema[control.time].dataType for control in controls]
         return any(isinstance(dtype, T.TimestampType) for dtype in times)
 
     def _cache_name(self) -> str:
@@ -203,37 +241,29 @@ def default_buckets(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
 
 
+def _over_buckets(metric: str) -> Any:
+    """How a metric of all buckets comes from each bucket's."""
+    return F.max if metric.endswith("_slack") else F.sum
+
+
 def _refuse_unbuilt(plan: Plan) -> None:
+    if isinstance(plan.options.where, str) and plan.spec.how is not INNER:
+        raise InvalidJoin(
+            f"where={plan.options.where!r}: SQL is tested on the rows of an inner join; "
+            f"a {plan.spec.how.name} join must know it while it joins: give a pyarrow expression "
+            'such as pc.field("price") > 10'
+        )
     for stream in plan.streams:
-        if stream.arrival is not None:
+        if stream.arrival is not None and len(stream.sequence) != 2:
             raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= is not built on Spark yet; use punctuation= or a window"
+                f"stream {stream.name!r} is clustered or ordered on Spark without a sequence that names its "
+                "partitions; add sequence=[partition column, offset column]: its order holds in each"
             )
         source = stream.punctuation
         if isinstance(source, Closing) and not isinstance(source.condition, str):
             raise InvalidJoin(
                 f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
             )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _normal(key: Any, dtype: T.DataType) -> Any:
-    """One zero for floating keys, so that -0.0 and 0.0 hash alike."""
-    if isinstance(dtype, T.DoubleType | T.FloatType):
-        return F.when(key == F.lit(0.0), F.lit(0.0).cast(dtype)).otherwise(key)
-    return key
-
-
-def _micros(name: str, dtype: T.DataType, *, zoned: bool) -> Any:
-    """Event time as microseconds; instants, or wall-clock times where no input has instants."""
-    if isinstance(dtype, T.DateType) and not zoned:
-        return F.unix_date(F.col(name)).cast("long") * F.lit(86_400_000_000)
-    if isinstance(dtype, T.TimestampNTZType) and not zoned:
-        return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})")
-    return F.unix_micros(F.col(name).cast("timestamp"))
 
 
 def _from_micros(name: str, dtype: T.DataType) -> Any:

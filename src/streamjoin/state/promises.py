@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Batch, Layout, Mask
+from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Empty, Pattern, Punctuation, Range, Wildcard
 from streamjoin.state.ranges import RangeSet, orderable
+from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, MergePolicy, RunNames, Side
 
 KeyPatterns = tuple[Pattern, ...]
@@ -69,7 +70,7 @@ class Promises:
         """No more tuples whose key matches; single keys it covers are absorbed."""
         if any(isinstance(pattern, Empty) for pattern in patterns):
             return
-        if all(isinstance(pattern, Wildcard) for pattern in patterns):
+        if is_everything(patterns):
             self.ended = True
             self._absorb(patterns)
             return
@@ -120,6 +121,11 @@ class Promises:
             key_set.remove(keys)
 
 
+def is_everything(patterns: KeyPatterns) -> bool:
+    """Whether the promise is that the input has ended."""
+    return all(isinstance(pattern, Wildcard) for pattern in patterns)
+
+
 def covers(wide: KeyPatterns, narrow: KeyPatterns) -> bool:
     """Whether every key that `narrow` matches is matched by `wide`."""
     return Punctuation(wide).covers(Punctuation(narrow))
@@ -137,7 +143,8 @@ def pattern_mask(patterns: KeyPatterns, keys: Sequence[Any]) -> Mask:
 def drop_matching(side: Side, patterns: KeyPatterns) -> None:
     """Let go of all rows whose key matches."""
     for run in side.runs:
-        run.kill(np.flatnonzero(pattern_mask(patterns, run.batch.keys)))
+        hit = run.hit(_matching_groups(run, patterns))
+        run.kill_stretches(hit.start, hit.count)
     side.drop_dead()
 
 
@@ -145,7 +152,15 @@ def matching_keys(side: Side, patterns: KeyPatterns) -> list[Batch]:
     """The distinct keys with a live row that match, one sorted batch per run."""
     found = []
     for run in side.runs:
-        mask = pattern_mask(patterns, run.batch.distinct_keys().keys) & run.live_groups()
-        if mask.any():
-            found.append(run.batch.distinct_keys().where(mask))
+        groups = _matching_groups(run, patterns)
+        groups = groups[run.hit(groups).present()]
+        if len(groups):
+            found.append(run.batch.distinct_keys().take(groups))
     return found
+
+
+def _matching_groups(run: Run, patterns: KeyPatterns) -> Ints:
+    """The groups of a run whose key matches, ascending; a range is looked up, not scanned for."""
+    if len(patterns) == 1 and isinstance(patterns[0], Range) and orderable(run.batch.layout.key_types[0]):
+        return run.groups_within(patterns[0])
+    return np.flatnonzero(pattern_mask(patterns, run.batch.distinct_keys().keys))

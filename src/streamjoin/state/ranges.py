@@ -62,6 +62,19 @@ def _successor(code: Any) -> Any:
     return code + b"\0" if isinstance(code, bytes) else code + 1
 
 
+def code_bounds(pattern: Range, dtype: pa.DataType) -> tuple[Any, Any]:
+    """A range as codes: from the first (inclusive) to the second (exclusive; None = no end)."""
+    low: Any = b"" if _is_bytes(dtype) else _LOWEST
+    high: Any = None if _is_bytes(dtype) else _HIGHEST
+    if pattern.low is not None:
+        low = _code(pattern.low, dtype)
+        low = low if pattern.low_closed else _successor(low)
+    if pattern.high is not None:
+        high = _code(pattern.high, dtype)
+        high = _successor(high) if pattern.high_closed else high
+    return low, high
+
+
 @dataclass(slots=True)
 class RangeSet:
     """Disjoint, ascending, half-open ranges of codes of one key column; high None = no end."""
@@ -77,14 +90,7 @@ class RangeSet:
         """Close one more range."""
         if not orderable(self.dtype):
             raise BadInput(f"a range over keys of type {self.dtype} has no meaning; promise single keys")
-        low: Any = b"" if _is_bytes(self.dtype) else _LOWEST
-        high: Any = None if _is_bytes(self.dtype) else _HIGHEST
-        if pattern.low is not None:
-            low = _code(pattern.low, self.dtype)
-            low = low if pattern.low_closed else _successor(low)
-        if pattern.high is not None:
-            high = _code(pattern.high, self.dtype)
-            high = _successor(high) if pattern.high_closed else high
+        low, high = code_bounds(pattern, self.dtype)
         if high is None or low < high:
             self._insert(low, high)
 

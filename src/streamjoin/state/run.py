@@ -2,22 +2,28 @@
 
 The rows of a run never change, so any copy of them found under the run's name is right. What
 does change is small and kept beside them: a dead flag per row (set by purging, cleared never)
-and room for a matched flag per row (outer, semi and anti joins). Both live in the manifest.
+and, for outer joins, a matched flag per row (set when it took part in a result). Both live in
+the manifest.
 
-A time index is built on first need: the row numbers in time order, so that an invalidation
-touches only the rows between the old and the new bound.
+Two more orders over the same rows are built on first need: by time, so that an invalidation
+touches only the rows between the old and the new bound; and by the value of the key, so that a
+range punctuation touches only the keys it covers.
 """
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from streamjoin.batch import Batch, Ints, Mask
 from streamjoin.kernels.match import any_by_group, expand, find_stretches, match_repeated, match_unique
 from streamjoin.keys import equal_at
+from streamjoin.punctuation import Range
+from streamjoin.state.ranges import code_bounds, codes
 
 _NONE: Ints = np.empty(0, np.int64)
 
@@ -71,6 +77,29 @@ class Run:
         order = np.argsort(self.batch.time, kind="stable")
         return self.batch.time[order], order
 
+    @cached_property
+    def _by_value(self) -> tuple[Any, Ints]:
+        """The codes of a single key column's values, ascending, and the group of each."""
+        coded = codes(self.batch.distinct_keys().keys[0])
+        if isinstance(coded, list):
+            order = sorted(range(len(coded)), key=coded.__getitem__)
+            return [coded[i] for i in order], np.array(order, np.int64)
+        by_code = np.argsort(coded, kind="stable")
+        return coded[by_code], by_code
+
+    def groups_within(self, pattern: Range) -> Ints:
+        """The groups whose (single) key lies in a range, ascending."""
+        low, high = code_bounds(pattern, self.batch.layout.key_types[0])
+        coded, group = self._by_value
+        first = bisect.bisect_left(coded, low)
+        last = len(coded) if high is None else bisect.bisect_left(coded, high)
+        return np.sort(group[first : max(first, last)])
+
+    def hit(self, groups: Ints) -> Hit:
+        """Groups of this run as what a probe for them would find."""
+        mine = self.batch.groups
+        return Hit(self, groups, mine.start[groups], mine.count[groups])
+
     def alive(self, rows: Ints) -> Mask:
         """Which of these rows are live."""
         if self.dead is None:
@@ -81,12 +110,20 @@ class Run:
     def live_mask(self) -> Mask:
         return np.ones(len(self), np.bool_) if self.dead is None else ~self.dead
 
-    def live_groups(self) -> Mask:
-        """For each key of the run, whether a row of it is live."""
-        groups = self.batch.groups
-        if self.dead is None or len(groups) == 0:
-            return np.ones(len(groups), np.bool_)
-        return np.logical_or.reduceat(~self.dead, groups.start)
+    def mark_matched(self, rows: Ints) -> None:
+        """Remember that these rows took part in a result."""
+        if self.matched is None:
+            self.matched = np.zeros(len(self), np.bool_)
+        self.matched[rows] = True
+
+    def matched_between(self, start: int, stop: int) -> Mask:
+        """The matched flags of the live rows of a stretch."""
+        flags: Mask = np.zeros(stop - start, np.bool_) if self.matched is None else self.matched[start:stop]
+        return flags if self.dead is None else flags[~self.dead[start:stop]]
+
+    def unmatched(self, rows: Ints) -> Ints:
+        """Those of the rows that never took part in a result."""
+        return rows if self.matched is None else rows[~self.matched[rows]]
 
     def kill(self, rows: Ints) -> int:
         """Mark distinct rows dead; returns how many were live."""
@@ -183,6 +220,8 @@ def match(probe: Batch, run: Run) -> Hit:
         start, count = theirs.start[right], theirs.count[right]
     else:
         left, start, count = find_stretches(searched, run.batch.hash)
+    if len(left) == 0:
+        return Hit(run, left, start, count)
     left = left + first
     same = equal_at(probe.keys, ours.start[left], run.batch.keys, start)
     if same.all():

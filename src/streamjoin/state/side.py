@@ -50,6 +50,7 @@ class RunNames:
 
 
 Tier = list[Run]
+Flagged = tuple[Batch, Mask | None]  # sorted rows, and which of them took part in a result
 
 
 @dataclass(slots=True)
@@ -79,10 +80,10 @@ class Side:
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self.runs)
 
-    def append(self, rows: Batch) -> None:
+    def append(self, rows: Batch, matched: Mask | None = None) -> None:
         """Add sorted rows as a new tier, then merge what is due."""
         if len(rows):
-            self.tiers.append(self._cut([rows]))
+            self.tiers.append(self._cut([(rows, matched)]))
             self.merge_due()
 
     def match(self, probe: Batch) -> list[Hit]:
@@ -152,10 +153,16 @@ class Side:
         parts = _merge_parts(runs, self.layout, self.policy.run_bytes)
         return self._cut(parts)
 
-    def _cut(self, sorted_parts: Iterable[Batch]) -> Tier:
+    def _cut(self, sorted_parts: Iterable[Flagged]) -> Tier:
         """Runs of at most `run_bytes` each, in hash order."""
-        pieces = (piece for part in sorted_parts for piece in _pieces(part, self.policy.run_bytes))
-        return [Run(self.names.next(self.tag), piece) for piece in pieces]
+        tier = []
+        for part, matched in sorted_parts:
+            start = 0
+            for piece in _pieces(part, self.policy.run_bytes):
+                flags = None if matched is None else matched[start : start + len(piece)]
+                tier.append(Run(self.names.next(self.tag), piece, matched=flags))
+                start += len(piece)
+        return tier
 
 
 def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
@@ -168,24 +175,32 @@ def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
         yield from _pieces(part.slice(start, min(step, len(part) - start)), limit_bytes)
 
 
-def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Batch]:
+def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Flagged]:
     """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
     parts = math.ceil(sum(run.nbytes for run in runs) / run_bytes)
     widest = max(runs, key=len).batch.hash if runs else np.empty(0, np.int64)
     inner = np.unique(widest[np.linspace(0, len(widest), max(parts, 1), endpoint=False).astype(np.int64)[1:]])
     bounds = [*inner.tolist(), None]
     begin = [0] * len(runs)
+    flagged = any(run.matched is not None for run in runs)
     for bound in bounds:
-        slices = []
+        slices, flags = [], []
         for i, run in enumerate(runs):
             end = len(run) if bound is None else int(np.searchsorted(run.batch.hash, bound, side="left"))
             if end > begin[i]:
                 rows = run.batch.slice(begin[i], end - begin[i])
                 slices.append(rows if run.dead is None else rows.where(~run.dead[begin[i] : end]))
+                if flagged:
+                    flags.append(run.matched_between(begin[i], end))
             begin[i] = end
-        merged = concat(layout, slices).sorted(in_stretches=True)
-        if len(merged):
-            yield merged
+        merged = concat(layout, slices)
+        if len(merged) == 0:
+            continue
+        if flagged:
+            order = merged.sort_order(in_stretches=True)
+            yield merged.take(order), np.concatenate(flags)[order]
+        else:
+            yield merged.sorted(in_stretches=True), None
 
 
 def present(hits: Iterable[Hit], groups: int) -> Mask:
