@@ -128,6 +128,8 @@ class Batch:
         return self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, length: int) -> Batch:
+        if start == 0 and length == len(self):
+            return self
         return Batch(self.layout, self.data.slice(start, length))
 
     def only_keys(self) -> Batch:
@@ -142,16 +144,25 @@ class Batch:
         `in_stretches`: the rows are a few sorted stretches one after another; merging them is
         then cheaper than sorting.
         """
-        order = self._sorting("stable" if in_stretches else "quicksort")
-        return self if order is None else self.take(order)
+        known: Batch | None = self.__dict__.get("_sorted")
+        if known is None:
+            order = self._sorting("stable" if in_stretches else "quicksort")
+            known = self.__dict__["_sorted"] = self if order is None else self.take(order)
+        return known
 
     def sort_order(self, *, in_stretches: bool = False) -> Ints:
         """The row numbers in the order of `sorted()`."""
         order = self._sorting("stable" if in_stretches else "quicksort")
         return np.arange(len(self)) if order is None else order
 
-    def _sorting(self, kind: Literal["quicksort", "stable"] = "quicksort") -> Ints | None:
-        """The order of `sorted()`, None where the rows have it already."""
+    def _sorting(self, kind: Literal["quicksort", "stable"]) -> Ints | None:
+        """The order of `sorted()`, None where the rows have it already; found once."""
+        if "_order" not in self.__dict__:
+            self.__dict__["_order"] = self._find_order(kind)
+        order: Ints | None = self.__dict__["_order"]
+        return order
+
+    def _find_order(self, kind: Literal["quicksort", "stable"]) -> Ints | None:
         values, order = self.hash, None
         if len(values) > 1 and np.any(values[1:] < values[:-1]):
             order = np.argsort(values, kind=kind)

@@ -164,9 +164,9 @@ def cpu_seconds(operator: str, data: Streams, window_s: float) -> float:
 def cost(progress: Progress, *, quick: bool) -> tuple[list[Claim], dict[str, Any]]:
     """CPU time of PWJoin by that of the window join, run by run, order rotated."""
     window_s, rows, runs = 5.0, 400_000, 5 if quick else RUNS
-    fast = replace(PATTERN, gap="50 microseconds")  # so a batch of half a second has 20,000 tuples
-    plain = streams(replace(fast, punctuations=False), rows, window_s, 0.5)
-    useless = streams(replace(fast, irrelevant=1.0), rows, window_s, 0.5)
+    fast = replace(PATTERN, gap="50 microseconds")  # so a batch of a second has 40,000 tuples
+    plain = streams(replace(fast, punctuations=False), rows, window_s, 1.0)
+    useless = streams(replace(fast, irrelevant=1.0), rows, window_s, 1.0)
     contenders = [("wjoin", plain), ("pwjoin", plain), ("pwjoin", useless)]
     seconds: list[list[float]] = [[], [], []]
     for turn in range(runs + 1):

@@ -74,7 +74,7 @@ def admit(
     order = None
     if not promises.empty or spec.unique:
         order = rows.sort_order()
-        by_key = rows.take(order)
+        by_key = rows.sorted()
         if spec.unique:
             blame("duplicate_key", _on_rows(promises.seen.contains(by_key), by_key, order))
         blame("after_promise", _on_rows(promises.closed_by_promise(by_key), by_key, order))

@@ -442,21 +442,21 @@ class StreamJoin:
             for i, promises in enumerate(self.promises)
         ]
         held = []
-        for i in range(len(self.sides)):
+        for i, side in enumerate(self.sides):
             doomed = np.logical_and.reduce([closed[other] for other in self._others(i)])
-            yield from self._forget_tuples(i, keys.where(doomed))
+            yield from self._forget_tuples(i, keys, doomed)
             rest = np.flatnonzero(~doomed)
-            present: Mask = np.zeros(len(keys), np.bool_)
-            still = keys.take(rest)
+            still = keys if len(rest) == len(keys) else keys.take(rest)
             yield from self._forget_useless(i, still, [mask[rest] for mask in closed])
-            present[rest] = self.sides[i].present(still)
-            held.append(present)
+            there: Mask = np.zeros(len(keys), np.bool_)
+            there[rest] = side.present(still)
+            held.append(there)
         closed_by_all = np.logical_and.reduce(closed)
         spent = closed_by_all | np.logical_or.reduce(
-            [mask & ~present for mask, present in zip(closed, held, strict=True)]
+            [mask & ~there for mask, there in zip(closed, held, strict=True)]
         )
-        for i, present in enumerate(held):
-            yield from self._forget_tuples(i, keys.where(spent & present))
+        for i, there in enumerate(held):
+            yield from self._forget_tuples(i, keys, spent & there)
         finished = np.logical_and.reduce([spent, *(closed[i] for i in self.spec.how.preserved)])
         if new is not None:
             new.remember(keys.where(~closed_by_all))
@@ -464,9 +464,11 @@ class StreamJoin:
         if finished.any():
             yield from self._announce(keys, finished, closed_by_all)
 
-    def _forget_tuples(self, i: int, keys: Batch) -> Iterator[Output]:
-        """Let go of everything input i holds of these keys."""
-        for hit in self.sides[i].match(keys):
+    def _forget_tuples(self, i: int, keys: Batch, chosen: Mask) -> Iterator[Output]:
+        """Let go of everything input i holds of the chosen keys."""
+        if not chosen.any():
+            return
+        for hit in self.sides[i].match(keys.where(chosen)):
             if i in self.spec.how.preserved:
                 yield from self._release(i, hit.run, hit.live()[1])
             self.counters[i].purged += hit.run.kill_stretches(hit.start, hit.count)

@@ -100,6 +100,8 @@ class Side:
         keys = probe.distinct_keys()
         for run in self.runs:
             hit = match(keys, run)
+            if len(hit.probe) == 0:
+                continue
             here = hit.probe[hit.present()]
             if len(here):
                 found[missing[here]] = True
