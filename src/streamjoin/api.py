@@ -108,7 +108,7 @@ def _from_watermark(frame: Any, time: str | None, lateness_us: int | None) -> tu
 def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
     if isinstance(source, pa.Schema):
         return source, None
-    if type(source).__module__.startswith("pyspark."):
+    if any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__):
         from streamjoin.spark.session import refuse_connect
         from streamjoin.spark.wiring import arrow_schema
 
@@ -175,14 +175,17 @@ class Joined:
 
     def dataframe(self) -> DataFrame:
         """The result rows, as an ordinary (streaming) DataFrame."""
-        return self._on_spark().dataframe()
+        from streamjoin.spark.append_only import append_only
+
+        return append_only(self._on_spark().dataframe())
 
     def elements(self) -> DataFrame:
         """Rows, punctuations and violations as one tagged DataFrame."""
+        from streamjoin.spark.append_only import append_only
         from streamjoin.spark.outputs import Packed
 
         wired = self._on_spark()
-        return wired.elements(wired.emitted(Packed()))
+        return append_only(wired.elements(wired.emitted(Packed())))
 
     def write(
         self,

@@ -309,13 +309,13 @@ def failing(error, message, joined, *steps):
     [
         (
             sj.PunctuationViolated,
-            r"row 1 of the batch \(k=1\) is a second tuple of a key declared unique",
+            r"row 1 of the batch \(k=1\) is a second tuple of a key declared unique; the first is row 0 of the batch",
             lambda: plain(a={"unique": True, **FAIL}),
             [("a", "k x\n1 10"), ("a", "k x\n2 20\n1 11")],
         ),
         (
             sj.PunctuationViolated,
-            r"row 0 of the batch \(k=3\) came after a promise that no more tuples of its key would come",
+            r"the row at offset 2 \(k=3\) came after a promise .*, which is in an earlier batch",
             lambda: plain(a={"arrival": sj.clustered(), **FAIL}),
             [("a", "k x\n3 10\n4 11"), ("a", "k x\n3 12")],
         ),
@@ -350,3 +350,16 @@ def test_an_unbroken_stream_never_fails(story):
     run.push("a", "k x\n1 10\n2 20")
     assert run.push("b", "k y\n2 200\n1 100") == [(1, 10, 100), (2, 20, 200)]
     assert run.state() == EMPTY
+
+
+def test_fail_names_both_positions_where_a_sequence_tells_them():
+    sequence = {"sequence": ["p", "n"], "on_violation": "fail"}
+    ended = stream("a", "k x end:bool p n", punctuation=sj.marked("end"), **sequence)
+    twice = stream("a", "k x p n", unique=True, **sequence)
+    rows = "k x end p n\n1 10 false 0 4\n1 - true 0 6\n1 11 false 0 9"
+    at = r"the row at offset 9 \(k=1\) came after a promise .*, which is at offset 6;"
+    failing(sj.PunctuationViolated, at, sj.join(ended, stream("b", "k y")), ("a", rows))
+    at = r"the row at offset 9 \(k=1\) is a second tuple .* the first is the row at offset 4;"
+    failing(
+        sj.PunctuationViolated, at, sj.join(twice, stream("b", "k y")), ("a", "k x p n\n1 10 0 4\n1 11 0 9")
+    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Mask
 from streamjoin.errors import BadInput, PunctuationViolated
+from streamjoin.keys import equal_at
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.spec import InputSpec
 from streamjoin.state.promises import Promises
@@ -144,7 +145,7 @@ def _carry_out(
         if mask is None:
             continue
         if spec.on_violation == "fail":
-            raise _failure(spec, rows, int(np.flatnonzero(mask)[0]), reason)
+            raise _failure(spec, arrivals, int(np.flatnonzero(mask)[0]), reason)
         if reason in kept:
             taking_part = taking_part | mask
         violations.append(Violation(number, reason, rows.where(mask), kept=reason in kept))
@@ -154,18 +155,47 @@ def _carry_out(
     return Admitted(rows.take(kept_rows), at, violations)
 
 
-def _failure(spec: InputSpec, rows: Batch, row: int, reason: Reason) -> Exception:
+def _failure(spec: InputSpec, arrivals: Arrivals, row: int, reason: Reason) -> Exception:
+    rows = arrivals.rows
     key = ", ".join(
         f"{name}={column[row].as_py()!r}" for name, column in zip(spec.columns, rows.keys, strict=False)
     )
     said = {
         "null_time": "has no event time",
         "late": "came later than its declared lateness allows",
-        "duplicate_key": "is a second tuple of a key declared unique",
-        "after_promise": "came after a promise that no more tuples of its key would come",
+        "duplicate_key": "is a second tuple of a key declared unique; the first is "
+        + _first_of(arrivals, row),
+        "after_promise": "came after a promise that no more tuples of its key would come, which is "
+        + _promise_of(arrivals, row),
     }[reason]
     error = BadInput if reason in ("null_time", "late") else PunctuationViolated
     return error(
-        f"stream {spec.name!r}: row {row} of the batch ({key}) {said}; correct the stream or its "
+        f"stream {spec.name!r}: {_place(arrivals.rows_at, row)} ({key}) {said}; correct the stream or its "
         "declaration, or declare on_violation='drop' or 'keep'"
     )
+
+
+def _place(at: Positions | None, row: int) -> str:
+    """Where an element of the batch stands: its offset where that is known."""
+    return f"row {row} of the batch" if at is None else f"the row at offset {int(at.offset[row])}"
+
+
+def _first_of(arrivals: Arrivals, row: int) -> str:
+    for other in np.flatnonzero(arrivals.rows.hash == arrivals.rows.hash[row]).tolist():
+        if (
+            other != row
+            and equal_at(arrivals.rows.keys, np.array([other]), arrivals.rows.keys, np.array([row])).all()
+        ):
+            return _place(arrivals.rows_at, other)
+    return "in an earlier batch"
+
+
+def _promise_of(arrivals: Arrivals, row: int) -> str:
+    keys = arrivals.keys
+    for other in np.flatnonzero(keys.hash == arrivals.rows.hash[row]).tolist():
+        same = equal_at(keys.keys, np.array([other]), arrivals.rows.keys, np.array([row])).all()
+        if same and arrivals.keys_at is not None:
+            return f"at offset {int(arrivals.keys_at.offset[other])}"
+    if arrivals.behind is not None and arrivals.behind[row]:
+        return "the declared order of arrival"
+    return "in an earlier batch"
