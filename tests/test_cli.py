@@ -73,7 +73,7 @@ def test_the_lab_names_its_experiments_and_refuses_others() -> None:
     assert listed.output.startswith("throughput")
     refused = CliRunner().invoke(commands, ["lab", "run", "nothing"])
     assert refused.exit_code == 2
-    assert "'nothing' is not one of throughput" in refused.output
+    assert "'nothing' is not one of throughput, binary" in refused.output
 
 
 def test_every_command_has_help() -> None:

@@ -77,6 +77,12 @@ TYPES: dict[str, pa.DataType] = {
     "decimal4": pa.decimal128(12, 4),
 }
 NAMES = ("left", "right", "third", "fourth")
+PURGES = {
+    "few": sj.PurgeEvery(2),
+    "idle": sj.PurgeEvery(when_idle=True),
+    "memory": sj.PurgeEvery(memory=200),
+    "none": sj.NoPurge(),
+}
 _IDS = pc.bit_wise_xor(pc.field("left_id"), pc.field("right_id"))
 _WHERE = pc.not_equal(pc.bit_wise_and(_IDS, pc.scalar(3)), pc.scalar(0))  # as `passes` says
 
@@ -162,6 +168,7 @@ def plan(script: Script) -> Plan:
         driver=driver(settings),
         order=settings.order,
         operator=settings.operator,
+        purge=None if settings.purge == "immediate" else PURGES[settings.purge],
         propagate=settings.propagate,
     ).plan
     merging = MergePolicy(
