@@ -55,7 +55,7 @@ class LocalRun:
         self.plan = plan
         self._names = [stream.name for stream in plan.streams]
         self._intakes = [
-            Intake(stream, spec.layout, hash_function, number in plan.spec.how.preserved)
+            Intake(stream, spec.layout, hash_function, number in plan.spec.how.preserved, plan.spec.monitored)
             for number, (stream, spec) in enumerate(zip(plan.streams, plan.spec.inputs, strict=True))
         ]
         self._controls = {

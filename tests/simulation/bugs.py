@@ -30,7 +30,7 @@ from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.side import KeySet, Side
+from streamjoin.state.side import Side
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -282,13 +282,13 @@ def any_pattern_covers_any_other() -> Any:
 
 @bug
 def announced_keys_are_not_remembered() -> Any:
-    good = KeySet.add
+    good = Side.append
 
-    def add(self: KeySet, keys: Any) -> None:
-        if self.side.tag != "a":
-            good(self, keys)
+    def append(self: Side, rows: Any, matched: Any = None) -> None:
+        if self.tag != "a":
+            good(self, rows, matched)
 
-    return patch.object(KeySet, "add", add)
+    return patch.object(Side, "append", append)
 
 
 @bug

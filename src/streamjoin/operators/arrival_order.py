@@ -50,13 +50,13 @@ class Implied:
 # The edge
 
 
-def with_tracks(arrival: Arrival, arrived: Arrivals, at: Positions, stream: str) -> Arrivals:
+def with_tracks(arrival: Arrival, arrived: Arrivals, at: Positions) -> Arrivals:
     """The same rows, each with its rank in its partition's share, and the track of each share.
 
     Ordered: also which rows are behind what came before them in the share alone.
     """
     size = len(arrived.rows)
-    order = _by_offset(at, stream)
+    order = _by_offset(at)
     partition = at.partition[order]
     changes = np.flatnonzero(partition[1:] != partition[:-1]) + 1
     start = np.concatenate(([0], changes)) if size else changes
@@ -78,14 +78,9 @@ def with_tracks(arrival: Arrival, arrived: Arrivals, at: Positions, stream: str)
     return replace(arrived, rank=rank, behind=behind, tracks=tuple(tracks))
 
 
-def _by_offset(at: Positions, stream: str) -> Ints:
+def _by_offset(at: Positions) -> Ints:
     """The rows by partition, then offset."""
     partition, offset = at.partition, at.offset
-    if offset.dtype.kind == "f" and np.isnan(offset).any():
-        raise BadInput(
-            f"stream {stream!r}: row {int(np.flatnonzero(np.isnan(offset))[0])} of the batch has no offset; "
-            "its order of arrival is declared, so give every row one in the sequence column"
-        )
     same = partition[1:] == partition[:-1]
     if np.all((partition[1:] > partition[:-1]) | (same & (offset[1:] >= offset[:-1]))):
         return np.arange(len(offset))

@@ -47,6 +47,7 @@ class Intake:
     layout: Layout
     hash: Hash = hash_keys
     keep_unkeyed: bool = False  # rows with null keys are results of their own
+    monitored: bool = True
 
     def __post_init__(self) -> None:
         self.arrived = 0
@@ -76,7 +77,7 @@ class Intake:
             null_keys=len(data) - len(rows_in),
             unkeyed=self._batch(table, keys, time, data[~has_key[data]]) if self.keep_unkeyed else None,
             rows_at=None if at is None else at.take(rows_in),
-            order=look(rows) if self.stream.arrival is None else None,
+            order=look(rows) if self.monitored and self.stream.arrival is None else None,
         )
         if marks is not None:
             result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))
@@ -84,7 +85,7 @@ class Intake:
         if isinstance(source, Closing):
             result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
         if self.stream.arrival is not None and result.rows_at is not None:
-            result = with_tracks(self.stream.arrival, result, result.rows_at, self.stream.name)
+            result = with_tracks(self.stream.arrival, result, result.rows_at)
         return result
 
     def promise(self, patterns: KeyPatterns) -> Arrivals:
@@ -190,7 +191,7 @@ class Intake:
     def _positions(self, table: pa.Table) -> Positions | None:
         names = self.stream.sequence
         if names:
-            offset = self._column(table, names[-1], pa.int64()).to_numpy(zero_copy_only=False)
+            offset = offsets(self._column(table, names[-1], pa.int64()), self.stream.name)
             partition = np.zeros(len(table), np.int64)
             if len(names) == 2:
                 codes = self._column(table, names[0], self.stream.type_of(names[0]))
@@ -290,6 +291,18 @@ def sort_marks(
         for row in wide.tolist()
     )
     return rows[whole], wide, patterns
+
+
+def offsets(column: Any, stream: str) -> Ints:
+    """The offsets of a sequence; every row must have one."""
+    if column.null_count:
+        row = int(np.flatnonzero(~valid([column]))[0])
+        raise BadInput(
+            f"stream {stream!r}: row {row} of the batch has no offset; give every row, also a punctuation, "
+            "one in the sequence column"
+        )
+    found: Ints = column.to_numpy(zero_copy_only=False)
+    return found
 
 
 def latest_time(time: Ints | None, rows: Ints | Mask) -> int | None:

@@ -61,6 +61,7 @@ class JoinSpec:
     buckets: int = 1
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
+    monitored: bool = True  # False only to measure what the constraint monitor costs
 
     @property
     def windowed(self) -> bool:

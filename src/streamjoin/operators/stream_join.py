@@ -192,7 +192,8 @@ class StreamJoin:
         counters = self.counters[i]
         counters.punctuations += len(arrived.keys) + len(arrived.patterns) + len(arrived.scheduled_patterns)
         counters.punctuations += 0 if arrived.scheduled is None else len(arrived.scheduled)
-        self.monitors[i].see(arrived.rows, arrived.order)
+        if self.spec.monitored:
+            self.monitors[i].see(arrived.rows, arrived.order)
         spec = self.spec.inputs[i]
         if not spec.heeds_promises:
             arrived = arrived.without_promises()

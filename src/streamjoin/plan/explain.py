@@ -45,7 +45,7 @@ def _facts(stream: Stream) -> str:
         kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
         where = " in each partition" if len(stream.sequence) == 2 else ""
         facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
-    if stream.punctuation is not None:
+    if stream.punctuation is not None and stream.heeded:
         facts.append(f"keys end by {closes_keys(stream)}")
     return "; ".join(facts) or "nothing was declared"
 

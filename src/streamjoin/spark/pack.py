@@ -32,7 +32,7 @@ from streamjoin.metadata import Arrival
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
-from streamjoin.operators.intake import latest_time, sort_marks
+from streamjoin.operators.intake import latest_time, offsets, sort_marks
 from streamjoin.operators.monitor import look
 from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
@@ -111,7 +111,7 @@ class Packer(Packing):
         time = _times(columns["t"]) if self.layout.timed else None
         at = None
         if self.sequenced:
-            at = Positions(columns["part"].to_numpy(), columns["off"].to_numpy(zero_copy_only=False))
+            at = Positions(columns["part"].to_numpy(), offsets(columns["off"], self.name))
         rows = self._rows(columns, keys, time, chosen)
         result = Arrivals(
             rows,
@@ -129,7 +129,7 @@ class Packer(Packing):
             keys_at = None if result.rows_at is None else result.rows_at.take(last)
             result = replace(result, keys=rows.only_keys().take(last), keys_at=keys_at)
         if self.arrival is not None and result.rows_at is not None:
-            result = with_tracks(self.arrival, result, result.rows_at, self.name)
+            result = with_tracks(self.arrival, result, result.rows_at)
         return result
 
     def _rows(self, columns: dict[str, Any], keys: list[Any], time: Ints | None, chosen: Ints) -> Batch:

@@ -102,7 +102,8 @@ class SparkJoin:
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
-        ends = not self.plan.streams[0].source.isStreaming
+        # tuples that match nothing are known to when the inputs end, which batch inputs do
+        ends = bool(self.spec.how.preserved) and not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
             BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
             from_arrow_schema(emitter.schema),
