@@ -306,11 +306,13 @@ def prepare(folder: Path) -> dict[str, Data]:
     for side in ("one", "many"):
         (folder / side).mkdir(parents=True)
     for i in range(_BATCHES + 2):
-        last = i >= _BATCHES  # batches that only move event time on
+        last = i >= _BATCHES  # batches that only move event time on, with keys below 0, which do not count
         keys = np.arange(i * _KEYS_A_BATCH, (i + 1) * _KEYS_A_BATCH)
-        one = keys[-1:] if last else keys[random.random(len(keys)) < _MATCHED]
+        one = np.array([-1 - i]) if last else keys[random.random(len(keys)) < _MATCHED]
         many = (
-            keys[:1] if last else random.choice(keys[: int(len(keys) * _MATCHED)], _KEYS_A_BATCH * _FAN_OUT)
+            np.array([-101 - i])
+            if last
+            else random.choice(keys[: int(len(keys) * _MATCHED)], _KEYS_A_BATCH * _FAN_OUT)
         )
         start = (i + (10 if last else 0)) * _STEP_S * 1_000_000
         when_one = start + np.sort(random.integers(0, 1_000_000, len(one)))

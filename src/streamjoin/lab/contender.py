@@ -94,18 +94,17 @@ def outer(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
     span = f"{task.step_s / 2:g} seconds"
     if task.engine == "streamjoin":
         timed: dict[str, Any] = {"key": "k", "time": "t", "lateness": "0 seconds"}
-        return join(
+        ours = join(
             stream(one, name="one", window=span, columns=["va"], **timed),
             stream(many, name="many", window="1 millisecond", columns=["vb"], **timed),
             how=task.how,
-        ).dataframe()
-    left, right = (
-        one.withWatermark("t", "0 seconds").alias("a"),
-        many.withWatermark("t", "0 seconds").alias("b"),
-    )
+        )
+        return ours.dataframe().where("k >= 0")
+    left = one.withWatermark("t", "0 seconds").alias("a")
+    right = many.withWatermark("t", "0 seconds").alias("b")
     within = F.expr(f"a.k = b.k and b.t >= a.t and b.t <= a.t + interval {span}")
     both = left.join(right, within, task.how)
-    return both.select(F.expr("coalesce(a.k, b.k)").alias("k"), "va", "vb")
+    return both.select(F.expr("coalesce(a.k, b.k)").alias("k"), "va", "vb").where("k >= 0")
 
 
 def checked(frame: DataFrame, task: Task) -> DataFrame:
@@ -126,7 +125,7 @@ def run(task: Task) -> dict[str, Any]:
     one, many = frames(spark, task)
     out = checked(joined(task, one, many), task)
     started = time.perf_counter() - began
-    with tempfile.TemporaryDirectory() as checkpoint:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         writer = out.writeStream.format("noop").option("checkpointLocation", checkpoint)
         if task.pause_before_last_s:
             query = _with_pause(writer, task)
