@@ -22,9 +22,10 @@ from streamjoin.operators.admission import Violation
 from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.control import ControlIntake
+from streamjoin.operators.elements import Finished, Output, Results
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
-from streamjoin.operators.stream_join import Finished, Output, Results, StreamJoin
+from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.plan.advice import advice
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text

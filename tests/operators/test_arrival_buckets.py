@@ -19,8 +19,9 @@ import streamjoin as sj
 from streamjoin.keys import hash_keys
 from streamjoin.operators import snapshot, wire
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.elements import Finished, Results
 from streamjoin.operators.intake import Intake
-from streamjoin.operators.stream_join import Finished, Results, StreamJoin
+from streamjoin.operators.stream_join import StreamJoin
 from tests.tables import unbounded_is_meant
 
 pytestmark = unbounded_is_meant

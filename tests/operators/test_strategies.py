@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 import streamjoin as sj
+from streamjoin.operators.elements import Results
 from streamjoin.operators.strategies import FewestRowsFirst
-from streamjoin.operators.stream_join import Results
 from tests.tables import Story, stream, table, unbounded_is_meant
 
 pytestmark = unbounded_is_meant

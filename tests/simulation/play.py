@@ -22,8 +22,8 @@ import streamjoin as sj
 from streamjoin.keys import hash_keys
 from streamjoin.local import LocalRun
 from streamjoin.metadata import Stream
+from streamjoin.operators.elements import Finished, Output, Results
 from streamjoin.operators.snapshot import _facts
-from streamjoin.operators.stream_join import Finished, Output, Results
 from streamjoin.plan.planner import Plan
 from streamjoin.punctuation import Empty, Enumeration
 from streamjoin.punctuation import pattern as as_pattern

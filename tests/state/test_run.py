@@ -1,11 +1,15 @@
 """A run: sorted rows that never change, and the flags beside them."""
 
+import itertools
+import random
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from streamjoin.batch import Batch
 from streamjoin.keys import hash_keys
+from streamjoin.punctuation import Range
 from streamjoin.state.run import Run, match
 from tests.tables import by_key, one_hash, sorted_batch
 
@@ -200,3 +204,30 @@ def test_presence_in_stretches_that_are_partly_dead():
         names = [probe.distinct_keys().keys[0][group].as_py() for group in hit.probe.tolist()]
         found = dict(zip(names, hit.present().tolist(), strict=True))
         assert found == {key: key % 5 != 4 for key in probe_keys}
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds"),
+    [
+        (list(range(-50, 50)), [(None, 3), (-7, None), (4, 9), (9, 4), (200, None), (None, None)]),
+        ([f"k{i:02}" for i in range(40)], [(None, "k07"), ("k1", "k2"), ("", "z"), ("k39", None)]),
+    ],
+)
+def test_a_range_is_looked_up_by_value(values, bounds):
+    rng = random.Random(7)
+    run = run_of(rng.choices(values, k=200))
+    keys = run.batch.distinct_keys().keys[0]
+    for low, high in bounds:
+        for low_closed, high_closed in itertools.product((True, False), repeat=2):
+            pattern = Range(low, high, low_closed, high_closed)
+            assert run.groups_within(pattern).tolist() == np.flatnonzero(pattern.mask(keys)).tolist()
+
+
+def test_matched_flags_are_of_live_rows_and_cleared_never():
+    run = run_of([1, 2, 2, 3])
+    assert run.unmatched(np.arange(4)).tolist() == [0, 1, 2, 3]
+    run.mark_matched(rows_of(run, 2)[:1])
+    run.kill(rows_of(run, 3))
+    assert len(run.unmatched(np.arange(4))) == 3
+    assert np.count_nonzero(run.matched_between(0, 4)) == 1
+    assert len(run.matched_between(0, 4)) == 3

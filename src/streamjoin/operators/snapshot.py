@@ -13,9 +13,10 @@ from dataclasses import asdict
 from typing import Any
 
 from streamjoin.batch import Batch, concat
+from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
-from streamjoin.operators.stream_join import Counters, StreamJoin
+from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import SNAPSHOT, batch_bytes, decode, decode_batch, decode_run, encode, encode_run
 from streamjoin.state.manifest import Manifest, RunEntry

@@ -21,8 +21,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.operators.announce import punctuations_of
+from streamjoin.operators.elements import Finished, Output, Results
 from streamjoin.operators.spec import JoinSpec
-from streamjoin.operators.stream_join import Finished, Output, Results
 from streamjoin.state.codec import batch_bytes, decode_batch
 
 ROWS, PUNCTUATIONS, VIOLATIONS = range(3)

@@ -20,10 +20,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streamjoin.batch import Batch
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
 from streamjoin.operators.snapshot import restore, store
 from streamjoin.operators.spec import JoinSpec
-from streamjoin.operators.stream_join import Counters, StreamJoin
+from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.operators.wire import from_bytes, together
 from streamjoin.spark.buckets import GUARD
 from streamjoin.spark.cache import JOINS, RunFiles, digest

@@ -1,0 +1,58 @@
+"""What a join gives, holds and counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from streamjoin.batch import Batch
+from streamjoin.operators.admission import Violation
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened on one input, in rows unless the name says otherwise."""
+
+    rows: int = 0
+    null_keys: int = 0
+    stored: int = 0
+    dropped: int = 0
+    purged: int = 0
+    invalidated: int = 0
+    punctuations: int = 0
+    null_time: int = 0
+    late: int = 0
+    duplicate_key: int = 0
+    after_promise: int = 0
+    probes: int = 0
+    padded: int = 0
+    waited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Joined rows in the join's output columns."""
+
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Keys for which no result follows any more."""
+
+    keys: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait."""
+
+    rows: int
+    nbytes: int
+    promises: int
+    waiting: int
+
+
+Output: TypeAlias = Results | Finished | Violation
