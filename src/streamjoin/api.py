@@ -80,7 +80,7 @@ def stream(
     return Stream(
         name,
         schema,
-        (key,) if isinstance(key, str) else tuple(key),
+        _names(key, f"stream {name!r}: key"),
         time,
         micros("window", window),
         lateness_us,
@@ -88,11 +88,18 @@ def stream(
         unique,
         arrival,
         () if sequence is None else (sequence,) if isinstance(sequence, str) else tuple(sequence),
-        None if columns is None else tuple(columns),
+        None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
         punctuation,
         on_violation,
         source=frame,
     )
+
+
+def _names(given: Any, what: str) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidJoin(f"{what} is {given!r}; give a column's name or a list of names")
+    return names
 
 
 def _from_watermark(frame: Any, time: str | None, lateness_us: int | None) -> tuple[str | None, int | None]:

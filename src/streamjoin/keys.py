@@ -173,3 +173,18 @@ def tie_order(keys: Sequence[Any]) -> Ints:
     rows = list(zip(*(key.to_pylist() for key in keys), strict=True))
     rank = [first.setdefault(repr(row), len(first)) for row in rows]
     return np.argsort(np.array(rank), kind="stable")
+
+
+def cast_by_position(array: Any, dtype: pa.DataType) -> Any:
+    """The array in another type; fields of a struct by their place, as Spark does, not by their names."""
+    if array.type == dtype:
+        return array
+    if pa.types.is_struct(array.type) and pa.types.is_struct(dtype):
+        if array.type.num_fields != dtype.num_fields:
+            raise pa.ArrowInvalid(f"{array.type.num_fields} fields are not {dtype.num_fields}")
+        fields = [dtype.field(i) for i in range(dtype.num_fields)]
+        parts = [
+            cast_by_position(part, field.type) for part, field in zip(array.flatten(), fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    return array.cast(dtype)

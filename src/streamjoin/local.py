@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +87,8 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
+        if not isinstance(rows, Mapping):
+            raise BadInput(f"step() got a {type(rows).__name__}; give a mapping of stream names to tables")
         arrived = [intake.arrived for intake in self._intakes]
         try:
             arrivals = {
@@ -135,6 +137,8 @@ class LocalRun:
         declared = self.plan.streams[i]
         if declared.time is None:
             raise InvalidJoin(f"stream {stream!r} has no event time; add time= to use advance")
+        if not isinstance(time, date):  # a datetime is one too
+            raise BadInput(f"advance({stream!r}, {time!r}): give a datetime")
         zone = getattr(declared.type_of(declared.time), "tz", None)
         try:
             micros = pa.scalar(time, pa.timestamp("us", zone)).value

@@ -189,7 +189,10 @@ class Naive:
             side.counts["rows"] += 1
             if None in row.key:
                 side.counts["null_keys"] += 1
-                if i in self.script.settings.preserved:
+                if i in self.script.settings.preserved and side.ended:
+                    self.violations.append((i, "after_promise", False, row.id))
+                    side.counts["after_promise"] += 1
+                elif i in self.script.settings.preserved:
                     self.unkeyed.append(Took(i, row, key_of(row), 0, self.operation, False))
                     self._emit(self.unkeyed[-1])
                 continue
@@ -340,6 +343,8 @@ class Naive:
                 side.pledges = {each for each in side.pledges if not wider(promise.patterns, each[0])}
         for promise in says:
             if promise.key is not None:
+                if all(any(covers(wide, promise.key) for wide in each.wide) for each in self.sides):
+                    continue  # it is over, and nothing is new of it
                 named.add(promise.key)
                 side.drop_pledges(promise.key)
                 if not side.closed(promise.key):

@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 
 from streamjoin.batch import NO_TIME, Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput, InvalidJoin
-from streamjoin.keys import canonical, hash_keys, valid
+from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
@@ -103,9 +103,14 @@ class Intake:
         ]
         return replace(nothing, keys=self.key_batch(arrays))
 
-    def key_patterns(self, punctuation: Punctuation) -> KeyPatterns | None:
+    def key_patterns(self, punctuation: Any) -> KeyPatterns | None:
         """The key's patterns of a punctuation over all columns; None where it closes no key."""
         schema = self.stream.schema
+        if not isinstance(punctuation, Punctuation):
+            raise BadInput(
+                f"stream {self.stream.name!r}: {punctuation!r} is no Punctuation; name the key columns, "
+                f"as in punctuate({self.stream.name!r}, {self.stream.key[0]}=…)"
+            )
         if len(punctuation.patterns) != len(schema):
             raise BadInput(
                 f"stream {self.stream.name!r}: punctuation {punctuation.text()} has "
@@ -131,6 +136,10 @@ class Intake:
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
+            if table.column_names.count(name) > 1:
+                raise BadInput(
+                    f"stream {self.stream.name!r}: the pushed table has two columns {name!r}; rename one"
+                )
             if name not in table.column_names:
                 raise BadInput(
                     f"stream {self.stream.name!r}: the pushed table has no column {name!r} "
@@ -139,14 +148,27 @@ class Intake:
 
     def _column(self, table: pa.Table, name: str, dtype: pa.DataType) -> Any:
         column = table.column(name)
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        self._check_fields(name, column.type)
         try:
-            column = column.cast(dtype) if column.type != dtype else column
+            column = cast_by_position(column, dtype)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadInput(
                 f"stream {self.stream.name!r}, column {name!r}: cannot read {column.type} as {dtype} "
                 f"({error}); push tables of the declared schema"
             ) from error
-        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        return column
+
+    def _check_fields(self, name: str, pushed: pa.DataType) -> None:
+        """Fields of a struct are known by their place, so their names must be those declared."""
+        declared = self.stream.type_of(name)
+        if pa.types.is_struct(pushed) and pa.types.is_struct(declared):
+            here, there = ([one.name for one in dtype] for dtype in (pushed, declared))
+            if here != there:
+                raise BadInput(
+                    f"stream {self.stream.name!r}, column {name!r} has the fields {', '.join(here)}, "
+                    f"declared are {', '.join(there)}; push tables of the declared schema"
+                )
 
     def _marks(self, table: pa.Table) -> Mask | None:
         source = self.stream.punctuation

@@ -27,8 +27,8 @@ from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
-from streamjoin.state.promises import KeyPatterns, Promises, is_everything, matching_keys
-from streamjoin.state.run import Run
+from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
+from streamjoin.state.run import Run, match
 from streamjoin.state.side import KeySet, RunNames, Side
 
 
@@ -95,7 +95,7 @@ class LettingGo:
         """Input i promises that no more tuples with these keys will come."""
         if len(keys) == 0 and not patterns:
             return
-        distinct = keys.sorted().distinct_keys()
+        distinct = self._not_over_yet(keys.sorted().distinct_keys())
         if not patterns and not self.unsettled and self._purge_is_due(len(distinct), idle=False):
             yield from self._settle(distinct, NewPromise(i, self.promises[i].close_keys))
             return
@@ -108,10 +108,17 @@ class LettingGo:
                 touched += [batch.only_keys() for batch in matching_keys(side, pattern)]
         self.promises[i].close_keys(distinct)
         self.pledges[i].forget(distinct)
-        ended = any(map(is_everything, patterns))  # then nothing is gained by waiting
+        ended = self.progress.ended[i]  # then nothing is gained by waiting
         if any(map(len, touched)) and (ended or not isinstance(self.spec.strategies.purge, NoPurge)):
             self.unsettled.append(concat(distinct.layout, touched))
         yield from self._settle_due(idle=False, ended=ended)
+
+    def _not_over_yet(self, keys: Batch) -> Batch:
+        """Without those that wide promises of all inputs cover: they are over, and nothing is new of them."""
+        if len(keys) == 0 or not all(promises.wide for promises in self.promises):
+            return keys
+        over = np.logical_and.reduce([promises.covered_widely(keys) for promises in self.promises])
+        return keys.where(~over)
 
     def _purge_is_due(self, keys: int, *, idle: bool) -> bool:
         if keys == 0:
@@ -160,6 +167,9 @@ class LettingGo:
         )
         for i, there in enumerate(held):
             yield from self._forget_tuples(i, keys, spent & there)
+        if self.unsettled and closed_by_all.any():
+            over = keys.where(closed_by_all)
+            self.unsettled = [_without(batch, over) for batch in self.unsettled]
         finished = np.logical_and.reduce([spent, *(closed[i] for i in self.spec.how.preserved)])
         if new is not None:
             new.remember(keys.where(~closed_by_all))
@@ -300,3 +310,12 @@ class LettingGo:
                 gone = gone | (batch.time[rows] < self.reached[other] - window)
             useless &= gone
         return useless
+
+
+def _without(keys: Batch, over: Batch) -> Batch:
+    """The keys that are not among others (sorted)."""
+    by_key = keys.sorted()
+    hit = match(by_key, Run("over", over))
+    left: Mask = np.ones(len(by_key.groups), np.bool_)
+    left[hit.probe] = False
+    return by_key.where(left[by_key.groups.of_rows()])

@@ -88,7 +88,7 @@ class JoinSpec:
     def identity(self) -> dict[str, Any]:
         """What must not change between a stop and a restart."""
         how = {} if self.how == INNER else {"how": self.how.name}
-        where = {} if self.where is None else {"where": str(self.where.expression)}
+        where = {} if self.where is None else {"where": self.where.text}
         return {
             **how,
             **where,

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import Component, assemble
-from streamjoin.operators.admission import admit
+from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrival_order import Implied
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.elements import Output, Results
@@ -99,7 +99,11 @@ class StreamJoin(LettingGo):
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
         if arrived.unkeyed is not None and i in self.spec.how.preserved:
-            yield from self._padded(i, arrived.unkeyed, np.arange(len(arrived.unkeyed)))
+            if self.promises[i].ended and len(arrived.unkeyed):
+                counters.after_promise += len(arrived.unkeyed)
+                yield Violation(i, "after_promise", arrived.unkeyed, kept=False)
+            else:
+                yield from self._padded(i, arrived.unkeyed, np.arange(len(arrived.unkeyed)))
         keys, keys_at = self.pledges[i].fulfilled(*self._not_closed_yet(i, arrived))
         patterns, patterns_at = self.pledges[i].fulfilled_patterns(
             arrived.patterns, arrived.patterns_at, self.promises[i]

@@ -53,7 +53,7 @@ _MEMORY_DEAD_SHARE = 0.15  # dead rows a run may hold: 1 / (1 - 0.15) = 1.18 tim
 class JoinOptions:
     """What the user said of the join itself; None means: the planner chooses."""
 
-    name: str = "join"
+    name: Any = "join"
     how: str = "inner"
     where: Any = None
     goal: str = "throughput"
@@ -64,7 +64,7 @@ class JoinOptions:
     probe: Any = None
     memory: Any = None
     propagate: bool = True
-    buckets: int | None = None
+    buckets: Any = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
     how = join_type(options.how, len(streams))
-    joined = joined_schema(streams, key_types)
+    seen = streams if how.combinations or options.where is not None else streams[:1]
+    joined = joined_schema(seen, key_types)
     strategies, reasons = _choose_strategies(streams, options)
     merging = MergePolicy(dead_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
     spec = JoinSpec(
@@ -110,7 +111,13 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         merging,
         propagate=options.propagate,
     )
-    return Plan(tuple(streams), options, spec, tuple(reasons), tuple(check(streams)))
+    return Plan(
+        tuple(streams),
+        options,
+        spec,
+        tuple(reasons),
+        tuple(check(streams, purges=not isinstance(strategies.purge, NoPurge))),
+    )
 
 
 def _check_options(options: JoinOptions) -> None:
@@ -118,10 +125,14 @@ def _check_options(options: JoinOptions) -> None:
         raise InvalidJoin(f"memory={options.memory!r} is not built yet; leave it out")
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
-    if options.buckets is not None and options.buckets < 1:
+    if options.buckets is not None and not _is_count(options.buckets):
         raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
-    if not options.name.isidentifier():
+    if not isinstance(options.name, str) or not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:

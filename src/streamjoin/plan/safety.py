@@ -9,7 +9,7 @@ to close keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamjoin.metadata import Closing, Clustered, Control, Marked, Ordered, Stream
 
@@ -47,8 +47,13 @@ def closes_keys(stream: Stream) -> str | None:
     return None
 
 
-def check(streams: Sequence[Stream]) -> list[Bound]:
-    """The verdict for every input."""
+def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
+    """The verdict for every input; where nothing `purges`, promises let no tuple go."""
+    if not purges:
+        streams = [
+            replace(stream, unique=False, arrival=None, heeded=False) if closes_keys(stream) else stream
+            for stream in streams
+        ]
     return [_bound(stream, [other for other in streams if other is not stream]) for stream in streams]
 
 

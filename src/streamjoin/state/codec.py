@@ -54,7 +54,10 @@ def encode(kind: bytes, header: dict[str, Any], parts: Sequence[Any] = (), *, ch
 
 def decode(kind: bytes, value: Any, *, check: bool = True) -> tuple[dict[str, Any], list[Any]]:
     """Header and parts (views, not copies) of a stored value."""
-    view = memoryview(value)
+    try:
+        view = memoryview(value)
+    except TypeError as error:
+        raise StateFormatError(f"stored state is bytes, not a {type(value).__name__}") from error
     if view.nbytes < _PREFIX.size:
         raise StateFormatError(f"stored state is cut off after {view.nbytes} bytes; restore it from a backup")
     found, version, flags, checksum, length = _PREFIX.unpack_from(view)

@@ -17,6 +17,8 @@ from streamjoin.batch import Mask
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import MANIFEST, decode, encode
 
+_USUAL = {"how": "inner"}  # what is not written where it is so
+
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
@@ -62,9 +64,10 @@ class Manifest:
     def check_identity(self, identity: dict[str, Any]) -> None:
         """Refuse to go on as another join than the one that wrote this state."""
         changed = [
-            f"{what} was {self.identity.get(what)!r}, now {identity.get(what)!r}"
+            f"{what} was {before!r}, now {now!r}"
             for what in {**self.identity, **identity}
-            if self.identity.get(what) != identity.get(what)
+            if (before := self.identity.get(what, _USUAL.get(what)))
+            != (now := identity.get(what, _USUAL.get(what)))
         ]
         if changed:
             raise StateFormatError(

@@ -52,10 +52,14 @@ class Promises:
         return self.constants.side.nbytes + self.seen.side.nbytes
 
     @property
+    def wide(self) -> bool:
+        """Something is promised that is more than single keys."""
+        return self.ended or bool(self.ranges) or bool(self.patterns)
+
+    @property
     def empty(self) -> bool:
         """Nothing is closed."""
-        nothing_wide = not self.ended and not self.ranges and not self.patterns
-        return nothing_wide and not self.constants.side.tiers and not self.seen.side.tiers
+        return not self.wide and not self.constants.side.tiers and not self.seen.side.tiers
 
     def close_keys(self, keys: Batch) -> None:
         """No more tuples with one of these keys (sorted batch)."""
