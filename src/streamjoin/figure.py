@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import plotext
 
 COLOURS = ("#0b6e4f", "#c8553d", "#3a5a98", "#b58900", "#6c4a8e", "#2aa198", "#d33682")
+_FEW = 4  # lines with room for a legend among them
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,11 @@ class Chart:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.legend(frameon=False, loc="best")
+        if len(self.lines) > _FEW:  # beside that many lines there is no room inside
+            below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
+            axes.legend(frameon=False, ncols=len(self.lines) // 2, **below)
+        else:
+            axes.legend(frameon=False, loc="best")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
         plt.close(figure)
