@@ -1,14 +1,16 @@
 """Spark's Python daemon with this library already loaded.
 
 Spark stops Python workers that were idle for a minute and forks new ones from its daemon. Loading
-pandas, Arrow and this library takes a new worker about a second, more than a whole micro-batch;
+pandas, Arrow, protobuf and this library takes a new worker about a second, more than a whole micro-batch;
 forked from a daemon that has them, it starts at once. Set as `spark.python.daemon.module`.
 """
 
+import pyspark.sql.streaming.proto.StateMessage_pb2
+import pyspark.worker
 from pyspark.daemon import manager
 
 import streamjoin.spark.pack
-import streamjoin.spark.processor  # noqa: F401
+import streamjoin.spark.processor  # noqa: F401 - loaded for the workers, like all above
 
 if __name__ == "__main__":
     manager()
