@@ -6,7 +6,7 @@ forked from a daemon that has them, it starts at once. Set as `spark.python.daem
 """
 
 import pyspark.sql.streaming.proto.StateMessage_pb2
-import pyspark.worker
+import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import streamjoin.spark.pack
