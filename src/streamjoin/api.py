@@ -96,8 +96,8 @@ def stream(
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    if not names or not all(isinstance(name, str) for name in names):
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(name, str) for name in names):
         raise InvalidJoin(f"{what} is {given!r}; give a column's name or a list of names")
     return names
 

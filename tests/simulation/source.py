@@ -83,6 +83,8 @@ class Source:
         t = self._time(clock, honest=honest)
         if honest and t is not None and self._over(key, t):
             return None
+        if honest and None in key and any(all(isinstance(p, Star) for p in each) for each in self.promised):
+            return None
         flag = declared.punctuation == "closing" and rng.random() < 0.25
         partition = self._partition(key, honest=honest)
         if None not in key:
