@@ -336,6 +336,7 @@ class Naive:
     def _close(self, i: int, says: list[Promise]) -> None:
         side, named = self.sides[i], set()
         known = self._known()
+        wide = [list(each.wide) for each in self.sides]  # before these promises
         for promise in says:
             if promise.key is None:
                 side.wide.append(promise.patterns)
@@ -343,7 +344,7 @@ class Naive:
                 side.pledges = {each for each in side.pledges if not wider(promise.patterns, each[0])}
         for promise in says:
             if promise.key is not None:
-                if all(any(covers(wide, promise.key) for wide in each.wide) for each in self.sides):
+                if all(any(covers(one, promise.key) for one in each) for each in wide):
                     continue  # it is over, and nothing is new of it
                 named.add(promise.key)
                 side.drop_pledges(promise.key)
