@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from streamjoin.batch import Ints, Layout
 from streamjoin.errors import BadInput
 from streamjoin.kernels.match import expand
-from streamjoin.keys import canonical, cast_by_position, equal, hash_keys, valid
+from streamjoin.keys import canonical, equal, hash_keys, valid
 from streamjoin.metadata import Control, Stream
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.intake import read_as
 from streamjoin.operators.scheduled import TimedPatterns
 from streamjoin.punctuation import ANY, Constant, Empty, Pattern, between, simplify
 from streamjoin.state.promises import KeyPatterns
@@ -140,16 +141,7 @@ class ControlIntake:
                 f"stream {self.stream.name!r}: the control table has no column {name!r} (it has "
                 f"{', '.join(table.column_names) or 'none'}); give tables of the declared schema"
             )
-        column = table.column(name)
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        try:
-            column = cast_by_position(column, dtype)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadInput(
-                f"stream {self.stream.name!r}, control column {name!r}: cannot read {column.type} as {dtype} "
-                f"({error}); give tables of the declared schema"
-            ) from error
-        return column
+        return read_as(table.column(name), dtype, f"stream {self.stream.name!r}, control column {name!r}")
 
 
 def _elements(lists: Any) -> tuple[Ints, Ints, Any]:

@@ -148,16 +148,8 @@ class Intake:
 
     def _column(self, table: pa.Table, name: str, dtype: pa.DataType) -> Any:
         column = table.column(name)
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         self._check_fields(name, column.type)
-        try:
-            column = cast_by_position(column, dtype)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadInput(
-                f"stream {self.stream.name!r}, column {name!r}: cannot read {column.type} as {dtype} "
-                f"({error}); push tables of the declared schema"
-            ) from error
-        return column
+        return read_as(column, dtype, f"stream {self.stream.name!r}, column {name!r}")
 
     def _check_fields(self, name: str, pushed: pa.DataType) -> None:
         """Fields of a struct are known by their place, so their names must be those declared."""
@@ -313,6 +305,17 @@ def sort_marks(
         for row in wide.tolist()
     )
     return rows[whole], wide, patterns
+
+
+def read_as(column: pa.ChunkedArray, dtype: pa.DataType, what: str) -> Any:
+    """A column of a user's table as one array of the declared type."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    try:
+        return cast_by_position(array, dtype)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadInput(
+            f"{what}: cannot read {array.type} as {dtype} ({error}); push tables of the declared schema"
+        ) from error
 
 
 def offsets(column: Any, stream: str) -> Ints:

@@ -31,11 +31,7 @@ class Pledges:
 
     def forget(self, keys: Batch) -> None:
         """Keys (of a sorted batch) that are closed in another way."""
-        hits = self.side.match(keys)
-        for hit in hits:
-            hit.run.kill(hit.live()[1])
-        if hits:
-            self.side.drop_dead()
+        self.side.forget(keys)
 
     def forget_matching(self, patterns: KeyPatterns) -> None:
         """Keys and patterns that a wider promise covers."""

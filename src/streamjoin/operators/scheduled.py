@@ -63,8 +63,4 @@ class Scheduled:
 
     def forget(self, keys: Batch) -> None:
         """Keys (of a sorted batch) that are closed on every input already."""
-        hits = self.side.match(keys)
-        for hit in hits:
-            hit.run.kill(hit.live()[1])
-        if hits:
-            self.side.drop_dead()
+        self.side.forget(keys)

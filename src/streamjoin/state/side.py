@@ -111,6 +111,13 @@ class Side:
                     break
         return found
 
+    def forget(self, keys: Batch) -> int:
+        """Let go of all rows with a key of a sorted batch; returns how many were live."""
+        gone = sum(hit.run.kill(hit.live()[1]) for hit in self.match(keys))
+        if gone:
+            self.drop_dead()
+        return gone
+
     def live(self) -> Batch:
         """All live rows, sorted."""
         return concat(self.layout, [run.batch.where(run.live_mask()) for run in self.runs]).sorted()
@@ -235,9 +242,4 @@ class KeySet:
 
     def remove(self, keys: Batch) -> int:
         """Take out the keys of a sorted batch; returns how many were there."""
-        removed = 0
-        for hit in self.side.match(keys):
-            removed += hit.run.kill(hit.live()[1])
-        if removed:
-            self.side.drop_dead()
-        return removed
+        return self.side.forget(keys)
