@@ -15,6 +15,7 @@ from streamjoin.metadata import closing, clustered, control, marked, ordered
 from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
+from streamjoin.operators.spilling import SpillAbove
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.punctuation import ANY, Punctuation, between
 
@@ -38,6 +39,7 @@ __all__ = [
     "RandomInput",
     "RoundRobin",
     "Sequential",
+    "SpillAbove",
     "StateFormatError",
     "StreamJoinError",
     "UnboundedState",

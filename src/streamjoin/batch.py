@@ -115,7 +115,7 @@ class Batch:
         first = (2 if self.layout.timed else 1) + len(self.layout.key_types)
         return [self.data.column(first + i) for i in range(len(self.layout.payload_types))]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return int(self.data.nbytes)
 
@@ -144,10 +144,13 @@ class Batch:
         `in_stretches`: the rows are a few sorted stretches one after another; merging them is
         then cheaper than sorting.
         """
+        order = self._sorting("stable" if in_stretches else "quicksort")
+        if order is None:
+            return self
         known: Batch | None = self.__dict__.get("_sorted")
         if known is None:
-            order = self._sorting("stable" if in_stretches else "quicksort")
-            known = self.__dict__["_sorted"] = self if order is None else self.take(order)
+            known = self.__dict__["_sorted"] = self.take(order)
+            known.__dict__["_order"] = None
         return known
 
     def sort_order(self, *, in_stretches: bool = False) -> Ints:

@@ -24,25 +24,29 @@ from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.control import ControlIntake
 from streamjoin.operators.elements import Finished, Output, Results
 from streamjoin.operators.intake import Hash, Intake
-from streamjoin.operators.snapshot import from_bytes, to_bytes
+from streamjoin.operators.snapshot import from_bytes, sides_of, to_bytes
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.plan.advice import advice
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
+from streamjoin.state.keepers import SpillFolder
 
 _RUN = b"SJLR"
 
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """What a run holds: live tuples by input, what it remembers of promises, bytes of all runs."""
+    """What a run holds: live tuples by input, what it remembers of promises, bytes of all runs and of
+    those in memory.
+    """
 
     rows: Mapping[str, int]
     promises: int
     waiting: int
     nbytes: int
+    resident_bytes: int
 
     @property
     def empty(self) -> bool:
@@ -66,6 +70,7 @@ class LocalRun:
         }
         self._finished: list[Batch] = []
         self._violations: list[Violation] = []
+        self._spilled = None if plan.spec.memory_share is None else SpillFolder()
         if isinstance(plan.options.where, str):
             raise InvalidJoin(
                 f"where={plan.options.where!r} is SQL, which needs Spark; give a pyarrow expression such as "
@@ -76,6 +81,7 @@ class LocalRun:
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=3)
             self.join = StreamJoin(plan.spec)
+            self.join.names.residency.keeper = self._spilled
         else:
             self._restore(snapshot)
 
@@ -185,7 +191,7 @@ class LocalRun:
         """What is held now."""
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
         held = self.join.held()
-        return StateSummary(rows, held.promises, held.waiting, held.nbytes)
+        return StateSummary(rows, held.promises, held.waiting, held.nbytes, held.resident_bytes)
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
@@ -222,7 +228,7 @@ class LocalRun:
 
     def _restore(self, snapshot: bytes) -> None:
         header, (state, *parts) = decode(_RUN, snapshot)
-        self.join = from_bytes(self.plan.spec, bytes(state))
+        self.join = from_bytes(self.plan.spec, bytes(state), self._spilled)
         batches = iter([decode_batch(part) for part in parts])
         # until the join itself followed the order of arrival, that state stood here
         before = header.get("followed", [])
@@ -248,7 +254,11 @@ class LocalRun:
         return self._names.index(stream)
 
     def _process(self, arrivals: dict[int, Arrivals]) -> pa.Table:
-        return pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.output)
+        rows = pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.output)
+        if self._spilled is not None:
+            runs = (run for side in sides_of(self.join) for run in side.runs)
+            self._spilled.files.keep_only({run.stored_as for run in runs})
+        return rows
 
     def _sorted_out(self, outputs: Iterable[Output]) -> list[pa.RecordBatch]:
         rows = []

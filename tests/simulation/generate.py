@@ -318,4 +318,5 @@ def _settings(rng: Random, *, weak: bool) -> Settings:
         propagate=rng.random() > 0.05,
         driver=rng.choice(DRIVERS[: 3 if weak else 4]),  # clusters are told apart by their hash
         order=rng.choice(("sequential", "sequential", "value_oriented")),
+        memory=rng.choice((None, None, 1, 200, 600)),
     )

@@ -24,6 +24,7 @@ from streamjoin.local import LocalRun
 from streamjoin.metadata import Stream
 from streamjoin.operators.elements import Finished, Output, Results
 from streamjoin.operators.snapshot import _facts
+from streamjoin.operators.spilling import SpillAbove
 from streamjoin.plan.planner import Plan
 from streamjoin.punctuation import Empty, Enumeration
 from streamjoin.punctuation import pattern as as_pattern
@@ -175,6 +176,9 @@ def plan(script: Script) -> Plan:
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
     spec = dataclasses.replace(planned.spec, merging=merging, frame_rows=settings.frame_rows)
+    if settings.memory is not None:
+        spilling = dataclasses.replace(spec.strategies, spill=SpillAbove(settings.memory))
+        spec = dataclasses.replace(spec, strategies=spilling)
     return dataclasses.replace(planned, spec=spec)
 
 

@@ -47,12 +47,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait."""
+    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory."""
 
     rows: int
     nbytes: int
     promises: int
     waiting: int
+    resident_bytes: int
 
 
 Output: TypeAlias = Results | Finished | Violation

@@ -28,6 +28,7 @@ from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
+from streamjoin.state.residency import Residency
 from streamjoin.state.run import Run, match
 from streamjoin.state.side import KeySet, RunNames, Side
 
@@ -45,7 +46,7 @@ class LettingGo:
 
     def __init__(self, spec: JoinSpec) -> None:
         self.spec = spec
-        self.names = RunNames()
+        self.names = RunNames(residency=Residency(spec.memory_share, spec.strategies.spill.flush))
         count = range(len(spec.inputs))
         self.sides = [Side(f"s{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.promises = [Promises(f"p{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
@@ -70,7 +71,9 @@ class LettingGo:
         waiting = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
         promises = sum(map(len, self.promises)) + waiting + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
-        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
+        residency = self.names.residency
+        resident = self.nbytes if residency.limit_bytes is None else residency.resident_bytes
+        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)), resident)
 
     @property
     def nbytes(self) -> int:

@@ -19,9 +19,7 @@ class Matches:
         self.probe = probe
         self.driving: Mask = np.zeros(len(probe.rows) if probe.driver in probe.tracked else 0, np.bool_)
         self._runs = {
-            other: {id(hit.run.batch): hit.run for hit in probe.hits[other]}
-            for other in probe.tracked
-            if other != probe.driver
+            other: [hit.run for hit in probe.hits[other]] for other in probe.tracked if other != probe.driver
         }
 
     def note(self, frame: Sequence[Component]) -> None:
@@ -31,7 +29,7 @@ class Matches:
             if i == self.probe.driver:
                 self.driving[rows] = True
             else:
-                self._runs[i][id(batch)].mark_matched(rows)
+                self.probe.run_of(batch).mark_matched(rows)
 
     def note_keys(self, other: int) -> None:
         """Every tuple with a key that both inputs hold has matched: nothing but the key decides."""
@@ -43,6 +41,6 @@ class Matches:
 
     def stored(self, other: int) -> Iterator[tuple[Run, Ints]]:
         """Live stored tuples of a tracked input that have matched by now."""
-        for run in self._runs.get(other, {}).values():
+        for run in self._runs.get(other, ()):
             if run.matched is not None:
                 yield run, np.flatnonzero(run.matched & run.live_mask())

@@ -8,7 +8,7 @@ intermediate results are only row numbers. Frames hold at most about `frame_rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from streamjoin.batch import Batch, Ints, Layout, Mask, concat
 from streamjoin.kernels.assemble import Component
 from streamjoin.kernels.match import bounded_slices, expand
 from streamjoin.kernels.window import within_windows
-from streamjoin.state.run import Hit
+from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import present
 
 
@@ -40,6 +40,11 @@ class Probe:
     windows_us: tuple[int | None, ...]
     frame_rows: int
     tracked: tuple[int, ...] = ()  # inputs whose components stay rows of their runs
+    _visited: dict[int, Run] = field(default_factory=dict)  # by the id of rows that are in a frame now
+
+    def run_of(self, batch: Batch) -> Run:
+        """The run of a tracked input whose rows a frame at hand is made of."""
+        return self._visited[id(batch)]
 
     def present(self, other: int) -> Mask:
         """For each key of the rows, whether `other` holds a live row of it."""
@@ -87,20 +92,21 @@ class Probe:
                 if len(parent):
                     yield from self._extend(grown, group[parent], rest)
 
-    def _sources(self, other: int, *, gather: bool) -> list[Source]:
-        """Run by run for the last input visited; gathered into one for those before it, so that
-        the number of frames does not multiply with the runs of every input.
+    def _sources(self, other: int, *, gather: bool) -> Iterator[Source]:
+        """Run by run for the last input visited, in memory one after another; gathered into one for
+        those before it, so that the number of frames does not multiply with the runs of every input.
         """
         groups = len(self.rows.groups)
         if gather:
-            return [_gathered(self.hits[other], groups, self.rows.layout)]
-        sources = []
+            yield _gathered(self.hits[other], groups, self.rows.layout)
+            return
         for hit in self.hits[other]:
             start, count = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
             start[hit.probe], count[hit.probe] = hit.start, hit.count
             live = None if hit.run.dead is None else ~hit.run.dead
-            sources.append(Source(hit.run.batch, start, count, live))
-        return sources
+            batch = hit.run.batch
+            self._visited[id(batch)] = hit.run
+            yield Source(batch, start, count, live)
 
     def _inside_windows(self, frame: dict[int, Component]) -> Mask | None:
         windows = [self.windows_us[i] for i in frame]

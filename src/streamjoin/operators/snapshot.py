@@ -1,28 +1,31 @@
 """A join's state as a manifest and runs, and back.
 
-`store` encodes only runs that were not stored before, so a batch writes what it added; `restore`
-asks a loader for each run. Both runtimes use these two: the local one puts everything into one
-value (`to_bytes`), Spark puts each run and the manifest into its state store.
+`store` saves only runs that were not stored before, so a batch writes what it added; `restore`
+fetches the rows of a run when they are first needed. Both runtimes use these two: the local one puts
+everything into one value (`to_bytes`), Spark puts each run and the manifest into its state store.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from streamjoin.batch import Batch, concat
+from streamjoin.batch import concat
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import SNAPSHOT, batch_bytes, decode, decode_batch, decode_run, encode, encode_run
+from streamjoin.state.keepers import SpillFolder, Values, encoded
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.ranges import RangeSet
-from streamjoin.state.run import Run
+from streamjoin.state.residency import Keeper
+from streamjoin.state.run import Extent, Run
 from streamjoin.state.side import Side
+
+_ANYWHERE = (-(1 << 63), (1 << 63) - 1)  # bounds of a run that was written before bounds were
 
 
 def sides_of(join: StreamJoin) -> Iterator[Side]:
@@ -38,24 +41,19 @@ def sides_of(join: StreamJoin) -> Iterator[Side]:
     yield join.announced.side
 
 
-def store(join: StreamJoin, save: Callable[[str, bytes, Run], None]) -> Manifest:
-    """The manifest of the present state; `save(name, bytes, run)` gets each run not stored before."""
+def store(join: StreamJoin, save: Callable[[Run], str]) -> Manifest:
+    """The manifest of the present state; `save` says under which name each run is stored."""
     _settle_as_run(join)
-    tiers: dict[str, list[list[RunEntry]]] = {}
-    for side in sides_of(join):
-        tiers[side.tag] = []
-        for tier in side.tiers:
-            entries = []
-            for run in tier:
-                if run.stored_as is None:
-                    value = encode_run(run.batch)
-                    run.stored_as = f"{run.name}-{hashlib.blake2b(value, digest_size=8).hexdigest()}"
-                    save(run.stored_as, value, run)
-                entries.append(
-                    RunEntry(run.stored_as, len(run), run.nbytes, run.collided, run.dead, run.matched)
-                )
-            tiers[side.tag].append(entries)
+    tiers = {
+        side.tag: [[_entry(run, save(run)) for run in tier] for tier in side.tiers] for side in sides_of(join)
+    }
     return Manifest(join.spec.identity(), tiers, _facts(join))
+
+
+def _entry(run: Run, stored_as: str) -> RunEntry:
+    extent = run.extent
+    flags = run.dead, run.matched
+    return RunEntry(stored_as, extent.rows, extent.nbytes, run.collided, *flags, extent.hashes, extent.times)
 
 
 def _settle_as_run(join: StreamJoin) -> None:
@@ -95,15 +93,13 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
     }
 
 
-def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batch]) -> StreamJoin:
-    """The join as it was when the manifest was made."""
+def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
+    """The join as it was when the manifest was made; the keeper has the runs it names."""
     manifest.check_identity(spec.identity())
     join = StreamJoin(spec)
+    join.names.residency.keeper = keeper
     for side in sides_of(join):
-        side.tiers = [
-            [_run(entry, load(entry.stored_as, side)) for entry in tier]
-            for tier in manifest.tiers.get(side.tag, [])
-        ]
+        side.tiers = [[_run(entry, side) for entry in tier] for tier in manifest.tiers.get(side.tag, [])]
     facts = manifest.facts
     join.step = facts["step"]
     join.progress.own, join.progress.ended = list(facts["own progress"]), list(facts["ended"])
@@ -133,23 +129,31 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
     return join
 
 
-def _run(entry: RunEntry, batch: Batch) -> Run:
+def _run(entry: RunEntry, side: Side) -> Run:
     name = entry.stored_as.rpartition("-")[0]
-    return Run(name, batch, entry.dead, entry.matched, entry.stored_as, entry.collided)
+    run = Run(name, None, entry.dead, entry.matched, entry.stored_as, entry.collided)
+    bounds = entry.hashes or _ANYWHERE, entry.times or _ANYWHERE
+    run.known_extent = Extent(side.layout, entry.rows, entry.nbytes, *bounds)
+    run.home = side.names.residency
+    return run
 
 
 def to_bytes(join: StreamJoin) -> bytes:
     """The whole state as one value."""
     runs: dict[str, bytes] = {}
-    for side in sides_of(join):
-        for run in side.runs:
-            run.stored_as = None  # a snapshot stands alone: it holds every run
-    manifest = store(join, lambda name, value, _: runs.__setitem__(name, value))
+
+    def save(run: Run) -> str:
+        name, runs[name] = encoded(run)
+        return name
+
+    manifest = store(join, save)
     return encode(SNAPSHOT, {"runs": list(runs)}, [manifest.encode(), *runs.values()])
 
 
-def from_bytes(spec: JoinSpec, value: bytes) -> StreamJoin:
-    """The join that `to_bytes` wrote."""
+def from_bytes(spec: JoinSpec, value: bytes, keeper: Values | SpillFolder | None = None) -> StreamJoin:
+    """The join that `to_bytes` wrote; its runs go to the keeper."""
+    keeper = keeper or Values()
     header, (manifest, *parts) = decode(SNAPSHOT, value)
-    runs = dict(zip(header["runs"], parts, strict=True))
-    return restore(spec, Manifest.decode(manifest), lambda name, side: decode_run(runs[name], side.layout))
+    for name, part in zip(header["runs"], parts, strict=True):
+        keeper.put(name, part)
+    return restore(spec, Manifest.decode(manifest), keeper)

@@ -4,7 +4,7 @@ strategies. Made by the planner from the user's declarations; the operator never
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ from streamjoin.operators.join_type import INNER, JoinType
 from streamjoin.operators.orders import Sequential
 from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.purging import PurgeImmediately
-from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
+from streamjoin.operators.spilling import KeepInMemory
+from streamjoin.operators.strategies import FewestRowsFirst, Strategies
 from streamjoin.state.side import MergePolicy
 
 DEFAULT_STRATEGIES = Strategies(
@@ -69,6 +70,12 @@ class JoinSpec:
         return any(spec.window_us is not None for spec in self.inputs)
 
     @property
+    def memory_share(self) -> int | None:
+        """The bytes of state that a bucket may have in memory; None: all of it."""
+        limit = self.strategies.spill.limit_bytes
+        return None if limit is None else limit // self.buckets
+
+    @property
     def key_types(self) -> tuple[pa.DataType, ...]:
         return self.inputs[0].layout.key_types
 
@@ -110,3 +117,12 @@ class JoinSpec:
             "arrival": {spec.name: spec.arrival_text for spec in self.inputs if spec.arrival is not None},
             "unique": [spec.name for spec in self.inputs if spec.unique],
         }
+
+
+def within_memory(spec: JoinSpec) -> JoinSpec:
+    """The same join with runs and frames that fit its share of memory several times."""
+    share = spec.memory_share
+    if share is None:
+        return spec
+    merging = replace(spec.merging, run_bytes=min(spec.merging.run_bytes, max(share // 8, 1 << 16)))
+    return replace(spec, merging=merging, frame_rows=min(spec.frame_rows, 1 << 16))

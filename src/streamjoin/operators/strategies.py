@@ -7,7 +7,7 @@ which order, never what is computed.
 | order  | which rows of an input's turn come first     | `orders`            |
 | purge  | when promises are carried out on the state   | `purging`           |
 | probe  | in which order a row visits the other inputs | FewestRowsFirst     |
-| spill  | what leaves memory when it is short          | KeepInMemory        |
+| spill  | how much is in memory, and what leaves first | `spilling`          |
 """
 
 from __future__ import annotations
@@ -76,11 +76,16 @@ class ProbeSequence(Protocol):
 
 
 class Spill(Protocol):
-    """Moves state out of memory when it is short; returns the bytes moved."""
+    """How much of the state may be in memory, which runs leave first, and whether joining them may wait."""
 
     @property
     def name(self) -> str: ...
-    def relieve(self, held_bytes: int) -> int: ...
+    @property
+    def limit_bytes(self) -> int | None: ...
+    @property
+    def flush(self) -> str: ...
+    @property
+    def defer(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +96,6 @@ class FewestRowsFirst:
 
     def sequence(self, others: Sequence[int], live_rows: Sequence[int]) -> list[int]:
         return sorted(others, key=lambda other: live_rows[other])
-
-
-@dataclass(frozen=True, slots=True)
-class KeepInMemory:
-    """All state stays in memory."""
-
-    name: str = "none"
-
-    def relieve(self, held_bytes: int) -> int:
-        return 0
 
 
 @dataclass(frozen=True, slots=True)

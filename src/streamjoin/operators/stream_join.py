@@ -53,6 +53,7 @@ class StreamJoin(LettingGo):
         """Work through one batch; must be exhausted before anything else is asked."""
         self.step += 1
         self.names.begin(self.step)
+        self.names.residency.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
         queues: list[InputQueue] = []
         implied: dict[int, Implied] = {}
         for i, arrived in sorted(arrivals.items()):
@@ -70,7 +71,7 @@ class StreamJoin(LettingGo):
         yield from self._settle_due(idle=True)
         for side in self.sides:
             side.drop_dead()
-        self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
+        self.names.residency.shrink()
 
     def _follow(self, i: int, arrived: Arrivals, implied: dict[int, Implied]) -> Arrivals:
         """Who breaks the declared order of arrival; what it implies acts after the whole batch."""

@@ -19,8 +19,9 @@ from streamjoin.operators.join_type import join_type
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
-from streamjoin.operators.spec import InputSpec, JoinSpec
-from streamjoin.operators.strategies import FewestRowsFirst, KeepInMemory, Strategies
+from streamjoin.operators.spec import InputSpec, JoinSpec, within_memory
+from streamjoin.operators.spilling import KeepInMemory, SpillAbove, check_share
+from streamjoin.operators.strategies import FewestRowsFirst, Strategies
 from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
@@ -114,15 +115,13 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     return Plan(
         tuple(streams),
         options,
-        spec,
+        within_memory(spec),
         tuple(reasons),
         tuple(check(streams, purges=not isinstance(strategies.purge, NoPurge))),
     )
 
 
 def _check_options(options: JoinOptions) -> None:
-    if options.memory is not None:
-        raise InvalidJoin(f"memory={options.memory!r} is not built yet; leave it out")
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
     if options.buckets is not None and not _is_count(options.buckets):
@@ -225,7 +224,22 @@ def _choose_strategies(
         asked = getattr(options, seam)
         chosen[seam], reason = wanted[seam] if asked is None else (_asked_for(seam, asked), "as you asked")
         why.append((f"{seam}: {chosen[seam].name}", reason))
-    return Strategies(**chosen, spill=KeepInMemory()), why
+    spill, way, reason = _spill(options)
+    why.append((f"memory: {way}", reason))
+    return Strategies(**chosen, spill=spill), why
+
+
+def _spill(options: JoinOptions) -> tuple[KeepInMemory | SpillAbove, str, str]:
+    """What of the state is in memory, in words, and why."""
+    given = options.memory
+    if given is None:
+        return KeepInMemory(), "all state", "no limit was given"
+    spill = given if isinstance(given, SpillAbove) else SpillAbove(given, defer=options.operator == "xjoin")
+    check_share(spill.limit_bytes, options.buckets or 1)
+    way = f"{spill.limit_bytes / (1 << 20):g} MB, the {spill.flush} runs leave first"
+    if spill.defer and options.how == "inner":
+        return spill, way, "what left memory is joined when inputs are blocked; on Spark within each batch"
+    return spill, way, "what left memory is read run by run in every batch: the answer stays exact"
 
 
 def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]]:

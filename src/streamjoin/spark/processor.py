@@ -18,7 +18,6 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streamjoin.batch import Batch
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
@@ -27,16 +26,14 @@ from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.operators.wire import from_bytes, together
 from streamjoin.spark.buckets import GUARD
-from streamjoin.spark.cache import JOINS, RunFiles, digest
+from streamjoin.spark.cache import JOINS, digest
 from streamjoin.spark.outputs import Emitter
-from streamjoin.spark.store import BucketStore
-from streamjoin.state.codec import decode_run
+from streamjoin.spark.store import BucketKeeper, BucketStore
+from streamjoin.state.keepers import RunFiles
 from streamjoin.state.manifest import Manifest
-from streamjoin.state.run import Run
-from streamjoin.state.side import Side
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
+GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes")
 SEEN = tuple(field.name for field in fields(Seen))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
@@ -91,7 +88,8 @@ class BucketJoin(StatefulProcessor):
         arrivals = self._arrivals(rows)
         self.store.calls.clear()
         stored = self.store.manifest()
-        join = self._current(bucket, stored)
+        keeper = BucketKeeper(self.store, self.files)
+        join = self._current(bucket, stored, keeper)
         before = _totals(join)
         watch.lap("load_us")
         for output in join.process(arrivals):
@@ -99,7 +97,7 @@ class BucketJoin(StatefulProcessor):
             yield from self.emitter.frames(output)
             watch.lap("emit_us")
         watch.lap("join_us")
-        self._commit(bucket, join, stored)
+        self._commit(bucket, join, stored, keeper)
         watch.lap("store_us")
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
         counted = _difference(_totals(join), before)
@@ -130,37 +128,24 @@ class BucketJoin(StatefulProcessor):
         else:
             Manifest.decode(stored).check_identity(now.identity)
 
-    def _current(self, bucket: int, stored: bytes | None) -> StreamJoin:
+    def _current(self, bucket: int, stored: bytes | None, keeper: BucketKeeper) -> StreamJoin:
         """The join as it was after the last committed batch."""
         if stored is None:
-            return StreamJoin(self.spec)
-        cached = JOINS.take(self.cache_name, bucket, digest(stored))
-        return cached or restore(self.spec, Manifest.decode(stored), self._load)
+            join = StreamJoin(self.spec)
+        else:
+            cached = JOINS.take(self.cache_name, bucket, digest(stored))
+            join = cached or restore(self.spec, Manifest.decode(stored), keeper)
+        join.names.residency.keeper = keeper
+        return join
 
-    def _load(self, name: str, side: Side) -> Batch:
-        mapped = self.files.get(name)
-        if mapped is not None:
-            return decode_run(mapped, side.layout, check=False)
-        value = self.store.run(name)
-        self.files.put(name, value)
-        return decode_run(value, side.layout)
-
-    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None) -> None:
-        manifest = store(join, self._save)
+    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None, keeper: BucketKeeper) -> None:
+        manifest = store(join, keeper.saved_as)
         before = set() if stored is None else Manifest.decode(stored).run_names()
-        for name in before - manifest.run_names():
-            self.store.drop_run(name)
-            self.files.drop(name)
+        keeper.drop((before | keeper.saved) - manifest.run_names())
         value = manifest.encode()
         self.store.put_manifest(value)
+        join.names.residency.keeper = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
-
-    def _save(self, name: str, value: bytes, run: Run) -> None:
-        self.store.put_run(name, value)
-        self.files.put(name, value)
-        mapped = self.files.get(name)
-        if mapped is not None:  # from now on the run is a file that all workers share
-            run.batch = decode_run(mapped, run.batch.layout, check=False)
 
 
 def _local_folder() -> Path:
@@ -181,4 +166,4 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
     seen = [value for one in join.seen() for value in astuple(one)]
-    return [held.rows, held.nbytes, held.promises, held.waiting, *seen]
+    return [held.rows, held.nbytes, held.promises, held.waiting, held.resident_bytes, *seen]

@@ -9,13 +9,19 @@ and a test holds them to that.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from streamjoin.batch import Batch, Layout
 from streamjoin.errors import StateFormatError
 from streamjoin.spark import fast_state
+from streamjoin.state.codec import decode_run
+from streamjoin.state.keepers import RunFiles, encoded
+from streamjoin.state.run import Run
 
 _NAME = StructType([StructField("name", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -57,3 +63,42 @@ class BucketStore:
     def _get(self, name: str) -> bytes | None:
         value: Any = self._values.getValue((name,))
         return None if value is None else bytes(value[0])
+
+
+@dataclass
+class BucketKeeper:
+    """Runs of one bucket and batch: in the state store, and as files that all workers map."""
+
+    store: BucketStore
+    files: RunFiles
+    saved: set[str] = field(default_factory=set)  # in this batch
+
+    def save(self, run: Run) -> str:
+        name, value = encoded(run)
+        self.store.put_run(name, value)
+        self.saved.add(name)
+        self.files.put(name, value)
+        mapped = self.files.get(name)
+        if mapped is not None:  # from now on the run is a file that all workers share
+            run.held = decode_run(mapped, run.layout, check=False)
+        return name
+
+    def saved_as(self, run: Run) -> str:
+        """The name under which a run is stored; it is saved now if it never was."""
+        if run.stored_as is None:
+            run.stored_as = self.save(run)
+        return run.stored_as
+
+    def load(self, name: str, layout: Layout) -> Batch:
+        mapped = self.files.get(name)
+        if mapped is not None:
+            return decode_run(mapped, layout, check=False)
+        value = self.store.run(name)
+        self.files.put(name, value)
+        return decode_run(value, layout)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Runs that the state does not need any more."""
+        for name in names:
+            self.store.drop_run(name)
+            self.files.drop(name)

@@ -24,7 +24,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Closing, Control, Marked, Stream
 from streamjoin.operators.join_type import INNER
-from streamjoin.operators.spec import JoinSpec
+from streamjoin.operators.spec import JoinSpec, within_memory
+from streamjoin.operators.spilling import check_share
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.spark.buckets import bucket_labels
@@ -87,8 +88,10 @@ class SparkJoin:
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
         buckets = plan.options.buckets or default_buckets(spark)
+        check_share(plan.spec.strategies.spill.limit_bytes, buckets)
         merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
-        return cls(plan, replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging), spark)
+        spec = replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging)
+        return cls(plan, within_memory(spec), spark)
 
     def emitted(self, emitter: Emitter) -> DataFrame:
         """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""

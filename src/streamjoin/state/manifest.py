@@ -22,7 +22,7 @@ _USUAL = {"how": "inner"}  # what is not written where it is so
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """A run as the manifest knows it: where it is stored, how large it is, the flags of its rows."""
+    """A run as the manifest knows it: where it is stored, its extent, the flags of its rows."""
 
     stored_as: str
     rows: int
@@ -30,6 +30,8 @@ class RunEntry:
     collided: bool
     dead: Mask | None = None
     matched: Mask | None = None
+    hashes: tuple[int, int] | None = None  # None: a state from before bounds were written
+    times: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Manifest:
 
 def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
     flags = _put(run.dead, parts), _put(run.matched, parts)
-    return [run.stored_as, run.rows, run.nbytes, run.collided, *flags]
+    return [run.stored_as, run.rows, run.nbytes, run.collided, *flags, run.hashes, run.times]
 
 
 def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
@@ -90,8 +92,9 @@ def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
 
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
-    stored_as, rows, nbytes, collided, dead, matched = entry
-    return RunEntry(stored_as, rows, nbytes, collided, _get(dead, rows, parts), _get(matched, rows, parts))
+    stored_as, rows, nbytes, collided, dead, matched, *bounds = entry
+    flags = _get(dead, rows, parts), _get(matched, rows, parts)
+    return RunEntry(stored_as, rows, nbytes, collided, *flags, *(each and tuple(each) for each in bounds))
 
 
 def _get(part: int | None, rows: int, parts: list[Any]) -> Mask | None:

@@ -165,6 +165,6 @@ def matching_keys(side: Side, patterns: KeyPatterns) -> list[Batch]:
 
 def _matching_groups(run: Run, patterns: KeyPatterns) -> Ints:
     """The groups of a run whose key matches, ascending; a range is looked up, not scanned for."""
-    if len(patterns) == 1 and isinstance(patterns[0], Range) and orderable(run.batch.layout.key_types[0]):
+    if len(patterns) == 1 and isinstance(patterns[0], Range) and orderable(run.layout.key_types[0]):
         return run.groups_within(patterns[0])
     return np.flatnonzero(pattern_mask(patterns, run.batch.distinct_keys().keys))

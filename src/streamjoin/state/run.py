@@ -1,9 +1,9 @@
 """A run: one input's rows, sorted by key, immutable; and which of them are dead.
 
-The rows of a run never change, so any copy of them found under the run's name is right. What
-does change is small and kept beside them: a dead flag per row (set by purging, cleared never)
-and, for outer joins, a matched flag per row (set when it took part in a result). Both live in
-the manifest.
+The rows of a run never change, so any copy of them found under the run's name is right; they may
+leave memory and come back (`residency`). What does change is small and always here: a dead flag
+per row (set by purging, cleared never) and, for outer joins, a matched flag per row (set when it
+took part in a result). Both live in the manifest.
 
 Two more orders over the same rows are built on first need: by time, so that an invalidation
 touches only the rows between the old and the new bound; and by the value of the key, so that a
@@ -19,13 +19,27 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Mask
+from streamjoin.batch import Batch, Ints, Layout, Mask
+from streamjoin.errors import InvariantBroken
 from streamjoin.kernels.match import any_by_group, expand, find_stretches, match_repeated, match_unique
 from streamjoin.keys import equal_at
 from streamjoin.punctuation import Range
 from streamjoin.state.ranges import code_bounds, codes
+from streamjoin.state.residency import Residency
 
 _NONE: Ints = np.empty(0, np.int64)
+_BUILT = ("_by_time", "_by_value")  # orders over the rows, built on first need
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is known of a run's rows while they are elsewhere; bounds are inclusive."""
+
+    layout: Layout
+    rows: int
+    nbytes: int
+    hashes: tuple[int, int]
+    times: tuple[int, int]  # says something only where the layout has a time
 
 
 @dataclass(eq=False)
@@ -33,31 +47,77 @@ class Run:
     """Sorted rows under a name that no other rows ever had."""
 
     name: str
-    batch: Batch
+    held: Batch | None  # None: the rows are not in memory; see `batch`
     dead: Mask | None = None
     matched: Mask | None = None
     stored_as: str | None = None  # the name under which these rows are stored, once they are
     known_collided: bool | None = None  # whether two keys share a hash here, where it is known
+    known_extent: Extent | None = None
+    home: Residency | None = None
     dead_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.dead_rows = 0 if self.dead is None else int(self.dead.sum())
 
+    @property
+    def batch(self) -> Batch:
+        """The rows, fetched where they are not in memory; ask once for each piece of work."""
+        if self.held is not None:
+            return self.held
+        if self.home is None:
+            raise InvariantBroken(f"the rows of run {self.name} are nowhere; please report this")
+        return self.home.fetch(self)
+
+    @property
+    def extent(self) -> Extent:
+        if self.known_extent is None:
+            batch = self.batch
+            times = (int(batch.time.min()), int(batch.time.max())) if batch.layout.timed else (0, 0)
+            bounds = int(batch.hash[0]), int(batch.hash[-1])
+            self.known_extent = Extent(batch.layout, len(batch), batch.nbytes, bounds, times)
+        return self.known_extent
+
+    def leave_memory(self) -> None:
+        """Let go of the rows and what was built over them; flags and extent stay."""
+        self.known_extent, self.known_collided = self.extent, self.collided
+        self.held = None
+        for built in _BUILT:
+            self.__dict__.pop(built, None)
+
     def __len__(self) -> int:
-        return len(self.batch)
+        return len(self.held) if self.held is not None else self.extent.rows
+
+    @property
+    def layout(self) -> Layout:
+        return self.held.layout if self.held is not None else self.extent.layout
 
     @property
     def live_rows(self) -> int:
-        return len(self.batch) - self.dead_rows
+        return len(self) - self.dead_rows
 
     @property
     def nbytes(self) -> int:
-        return self.batch.nbytes
+        return self.held.nbytes if self.held is not None else self.extent.nbytes
+
+    @property
+    def resident_bytes(self) -> int:
+        """About what the rows and what was built over them take of memory."""
+        if self.held is None:
+            return 0
+        groups = 24 * len(self.held.groups) if self.held.grouped else 0
+        return self.held.nbytes + groups + 16 * len(self.held) * sum(name in self.__dict__ for name in _BUILT)
+
+    @property
+    def born(self) -> int:
+        """The step in which these rows came together."""
+        return int(self.name.partition("-")[0])
 
     @property
     def hash_bounds(self) -> tuple[int, int]:
         """Smallest and greatest hash, both inclusive."""
-        values = self.batch.hash
+        if self.held is None:
+            return self.extent.hashes
+        values = self.held.hash
         return int(values[0]), int(values[-1])
 
     @property
@@ -67,15 +127,16 @@ class Run:
             self.known_collided = self.batch.groups.collided
         return self.known_collided
 
-    @cached_property
+    @property
     def time_bounds(self) -> tuple[int, int]:
-        """Earliest and latest time, both inclusive."""
-        return int(self.batch.time.min()), int(self.batch.time.max())
+        """Earliest and latest time, both inclusive; only for a timed layout."""
+        return self.extent.times
 
     @cached_property
     def _by_time(self) -> tuple[Ints, Ints]:
-        order = np.argsort(self.batch.time, kind="stable")
-        return self.batch.time[order], order
+        times = self.batch.time
+        order = np.argsort(times, kind="stable")
+        return times[order], order
 
     @cached_property
     def _by_value(self) -> tuple[Any, Ints]:
@@ -89,7 +150,7 @@ class Run:
 
     def groups_within(self, pattern: Range) -> Ints:
         """The groups whose (single) key lies in a range, ascending."""
-        low, high = code_bounds(pattern, self.batch.layout.key_types[0])
+        low, high = code_bounds(pattern, self.layout.key_types[0])
         coded, group = self._by_value
         first = bisect.bisect_left(coded, low)
         last = len(coded) if high is None else bisect.bisect_left(coded, high)
@@ -210,20 +271,23 @@ def match(probe: Batch, run: Run) -> Hit:
     first = int(np.searchsorted(ours.hash, low, side="left"))
     last = int(np.searchsorted(ours.hash, high, side="right"))
     searched = ours.hash[first:last]
+    if len(searched) == 0:
+        return Hit(run, _NONE, _NONE, _NONE)
+    batch = run.batch
     if run.collided or ours.collided:
-        theirs = run.batch.groups
+        theirs = batch.groups
         left, right = match_repeated(searched, theirs.hash)
         start, count = theirs.start[right], theirs.count[right]
-    elif run.batch.grouped or len(run) < 4 * len(searched):
-        theirs = run.batch.groups
+    elif batch.grouped or len(batch) < 4 * len(searched):
+        theirs = batch.groups
         left, right = match_unique(searched, theirs.hash)
         start, count = theirs.start[right], theirs.count[right]
     else:
-        left, start, count = find_stretches(searched, run.batch.hash)
+        left, start, count = find_stretches(searched, batch.hash)
     if len(left) == 0:
         return Hit(run, left, start, count)
     left = left + first
-    same = equal_at(probe.keys, ours.start[left], run.batch.keys, start)
+    same = equal_at(probe.keys, ours.start[left], batch.keys, start)
     if same.all():
         return Hit(run, left, start, count)
     return Hit(run, left[same], start[same], count[same])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamjoin.batch import Batch, Layout, Mask, concat
+from streamjoin.state.residency import Residency
 from streamjoin.state.run import Hit, Run, match
 
 _SMALLEST_CLASS_ROWS = 1024
@@ -36,10 +37,13 @@ class MergePolicy:
 
 @dataclass(slots=True)
 class RunNames:
-    """Gives every run of a step its own name; the step's number keeps steps apart."""
+    """Gives every run of a step its own name (the step's number keeps steps apart) and a place in
+    the memory that all runs of a join share.
+    """
 
     step: int = 0
     used: int = 0
+    residency: Residency = field(default_factory=Residency)
 
     def begin(self, step: int) -> None:
         self.step, self.used = step, 0
@@ -90,7 +94,8 @@ class Side:
         """What a sorted probe shares with each run; runs without a common key are left out."""
         if len(probe) == 0:
             return []
-        hits = (match(probe, run) for run in self.runs)
+        in_memory_first = sorted(self.runs, key=lambda run: run.held is None)
+        hits = (match(probe, run) for run in in_memory_first)
         return [hit for hit in hits if len(hit.probe)]
 
     def present(self, probe: Batch) -> Mask:
@@ -169,7 +174,9 @@ class Side:
             start = 0
             for piece in _pieces(part, self.policy.run_bytes):
                 flags = None if matched is None else matched[start : start + len(piece)]
-                tier.append(Run(self.names.next(self.tag), piece, matched=flags))
+                run = Run(self.names.next(self.tag), piece, matched=flags)
+                self.names.residency.admit(run)
+                tier.append(run)
                 start += len(piece)
         return tier
 
@@ -181,23 +188,22 @@ def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
         return
     step = max(1, min(len(part) - 1, len(part) * limit_bytes // part.nbytes))
     for start in range(0, len(part), step):  # rows differ in size: a piece may need cutting again
-        yield from _pieces(part.slice(start, min(step, len(part) - start)), limit_bytes)
+        piece = part.take(np.arange(start, min(start + step, len(part))))  # a slice would keep all of it
+        yield from _pieces(piece, limit_bytes)
 
 
 def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Flagged]:
     """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
-    parts = math.ceil(sum(run.nbytes for run in runs) / run_bytes)
-    widest = max(runs, key=len).batch.hash if runs else np.empty(0, np.int64)
-    inner = np.unique(widest[np.linspace(0, len(widest), max(parts, 1), endpoint=False).astype(np.int64)[1:]])
-    bounds = [*inner.tolist(), None]
+    bounds = [*_even_bounds(runs, math.ceil(1.1 * sum(run.nbytes for run in runs) / run_bytes)), None]
     begin = [0] * len(runs)
     flagged = any(run.matched is not None for run in runs)
     for bound in bounds:
         slices, flags = [], []
         for i, run in enumerate(runs):
-            end = len(run) if bound is None else int(np.searchsorted(run.batch.hash, bound, side="left"))
+            batch = run.batch
+            end = len(run) if bound is None else int(np.searchsorted(batch.hash, bound, side="left"))
             if end > begin[i]:
-                rows = run.batch.slice(begin[i], end - begin[i])
+                rows = batch.slice(begin[i], end - begin[i])
                 slices.append(rows if run.dead is None else rows.where(~run.dead[begin[i] : end]))
                 if flagged:
                     flags.append(run.matched_between(begin[i], end))
@@ -210,6 +216,15 @@ def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Fl
             yield merged.take(order), np.concatenate(flags)[order]
         else:
             yield merged.sorted(in_stretches=True), None
+
+
+def _even_bounds(runs: list[Run], parts: int) -> list[int]:
+    """Ascending hashes that cut the rows of all runs into about so many equal parts."""
+    if parts < 2:
+        return []
+    step = max(1, sum(map(len, runs)) // (32 * parts))
+    sample = np.sort(np.concatenate([run.batch.hash[::step] for run in runs]))
+    return [int(each) for each in np.unique(sample[len(sample) * np.arange(1, parts) // parts])]
 
 
 def present(hits: Iterable[Hit], groups: int) -> Mask:
