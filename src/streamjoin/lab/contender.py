@@ -11,8 +11,11 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +45,8 @@ class Task:
     how: str = "inner"
     step_s: float = 0.0  # event time between two batches; 0: rows have no time
     pause_before_last_s: float = 0.0
+    memory: str | None = None  # the join's limit
+    watched: bool = False  # sample the resident memory of Spark's Python workers
 
     def argument(self) -> str:
         return json.dumps(asdict(self))
@@ -81,6 +86,7 @@ def joined(task: Task, one: DataFrame, many: DataFrame) -> DataFrame:
             return join(
                 stream(one, name="one", key="k", unique=task.punctuated),
                 stream(many, name="many", key="k", punctuation=end),
+                memory=task.memory,
             ).dataframe()
     rows = many.where("not is_end").drop("is_end") if task.punctuated else many
     return one.join(rows, "k")
@@ -125,6 +131,7 @@ def run(task: Task) -> dict[str, Any]:
     one, many = frames(spark, task)
     out = checked(joined(task, one, many), task)
     started = time.perf_counter() - began
+    memory = WorkerMemory(_idle_worker_bytes(spark, task)) if task.watched else None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         writer = out.writeStream.format("noop").option("checkpointLocation", checkpoint)
         if task.pause_before_last_s:
@@ -134,11 +141,15 @@ def run(task: Task) -> dict[str, Any]:
             query.awaitTermination()
         progress = [json.loads(batch.json) for batch in query.recentProgress]
         cpu = _cpu_seconds()
+        peak = None if memory is None else memory.stop()
         stages = _stages(spark)
         spark.stop()
     batches = [batch for batch in progress if batch["numInputRows"] > 0]
     return {
         "startup_s": started,
+        "worker_bytes": peak,
+        "state_bytes": [_gauge(batch, "state_bytes") for batch in batches],
+        "resident_bytes": [_gauge(batch, "resident_bytes") for batch in batches],
         "cpu_s": cpu,
         "trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in batches],
         "duration_ms": [batch["durationMs"] for batch in batches],
@@ -176,6 +187,11 @@ def _state_rows(task: Task, batch: dict[str, Any]) -> int:
     if task.engine == "streamjoin":
         return int(batch["observedMetrics"]["streamjoin_join"]["state_rows"])
     return sum(int(operator["numRowsTotal"]) for operator in batch["stateOperators"])
+
+
+def _gauge(batch: dict[str, Any], name: str) -> int:
+    """A gauge of this library; 0 for the others."""
+    return int((batch["observedMetrics"].get("streamjoin_join") or {}).get(name, 0))
 
 
 def _parts(batch: dict[str, Any]) -> dict[str, int]:
@@ -219,6 +235,46 @@ def _cpu_seconds() -> float:
         except psutil.Error:
             continue
     return total
+
+
+def _workers() -> Iterator[psutil.Process]:
+    """Spark's Python workers: forked by a Python process that is a child of the JVM."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            parent = process.parent()
+            if parent is not None and parent.name().startswith("python") and parent.pid != os.getpid():
+                yield process
+
+
+def _idle_worker_bytes(spark: SparkSession, task: Task) -> int:
+    """What a worker takes that has run this library once, on a few rows, and has nothing to do."""
+    one, many = (
+        spark.read.parquet(str(min((Path(task.folder) / side).iterdir()))).limit(10)
+        for side in ("one", "many")
+    )
+    few = join(stream(one, name="one", key="k"), stream(many, name="many", key="k"))
+    few.dataframe().count()
+    return min(int(process.memory_info().rss) for process in _workers())
+
+
+class WorkerMemory:
+    """Samples the workers' resident memory; `stop` gives the most that one took above an idle one."""
+
+    def __init__(self, idle_bytes: int) -> None:
+        self.idle_bytes, self._peak, self._over = idle_bytes, 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            for process in _workers():
+                with suppress(psutil.Error):
+                    self._peak = max(self._peak, process.memory_info().rss)
+
+    def stop(self) -> dict[str, int]:
+        self._over.set()
+        self._thread.join()
+        return {"idle": self.idle_bytes, "peak": self._peak}
 
 
 if __name__ == "__main__":

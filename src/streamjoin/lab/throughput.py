@@ -77,16 +77,27 @@ class Data:
     answer: dict[str, int]
 
 
-def prepare(folder: Path, batches: int, *, strings: bool = False, punctuated: bool = False) -> Data:
-    """Write both streams, a file per batch, and the sums over their join."""
+def prepare(
+    folder: Path,
+    batches: int,
+    *,
+    strings: bool = False,
+    punctuated: bool = False,
+    rows: int = ROWS,
+    all_keys: bool = False,
+) -> Data:
+    """Write both streams, a file per batch, and the sums over their join.
+
+    Rows of the many side have a key of their own batch, or with `all_keys` of any batch so far.
+    """
     random = np.random.default_rng(SEED)
     answer = {"rows": 0, "sum": 0, "mix": 0}
     for side in ("one", "many"):
         (folder / side).mkdir(parents=True)
-    keys = ROWS // (FAN_OUT + 1)
+    keys = rows // (FAN_OUT + 1)
     for i in range(batches):
         one = np.arange(i * keys, (i + 1) * keys)
-        many = random.integers(i * keys, (i + 1) * keys, keys * FAN_OUT)
+        many = random.integers(0 if all_keys else i * keys, (i + 1) * keys, keys * FAN_OUT)
         va, vb = one * 2, many * 3
         left, right = _columns(one, va, strings=strings), _columns(many, vb, strings=strings)
         tables = {

@@ -71,9 +71,12 @@ class JoinSpec:
 
     @property
     def memory_share(self) -> int | None:
-        """The bytes of state that a bucket may have in memory; None: all of it."""
+        """The bytes of state that a bucket may have in memory; None: all of it.
+
+        Of its part of the limit a quarter is left for the batch at work.
+        """
         limit = self.strategies.spill.limit_bytes
-        return None if limit is None else limit // self.buckets
+        return None if limit is None else 3 * limit // (4 * self.buckets)
 
     @property
     def key_types(self) -> tuple[pa.DataType, ...]:

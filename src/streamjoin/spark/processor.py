@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.operators.arrivals import Arrivals
@@ -73,6 +74,8 @@ class BucketJoin(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = BucketStore(handle)
         self.files = RunFiles(_local_folder() / self.cache_name)
+        if self.spec.memory_share is not None:
+            pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back to the system
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any

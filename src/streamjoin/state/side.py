@@ -196,26 +196,34 @@ def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Fl
     """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
     bounds = [*_even_bounds(runs, math.ceil(1.1 * sum(run.nbytes for run in runs) / run_bytes)), None]
     begin = [0] * len(runs)
-    flagged = any(run.matched is not None for run in runs)
     for bound in bounds:
-        slices, flags = [], []
-        for i, run in enumerate(runs):
-            batch = run.batch
-            end = len(run) if bound is None else int(np.searchsorted(batch.hash, bound, side="left"))
-            if end > begin[i]:
-                rows = batch.slice(begin[i], end - begin[i])
-                slices.append(rows if run.dead is None else rows.where(~run.dead[begin[i] : end]))
-                if flagged:
-                    flags.append(run.matched_between(begin[i], end))
-            begin[i] = end
-        merged = concat(layout, slices)
-        if len(merged) == 0:
-            continue
-        if flagged:
+        ends = [_end_below(run, bound) for run in runs]
+        merged, matched = _together(layout, runs, list(zip(begin, ends, strict=True)))
+        begin = ends
+        if len(merged):
             order = merged.sort_order(in_stretches=True)
-            yield merged.take(order), np.concatenate(flags)[order]
-        else:
-            yield merged.sorted(in_stretches=True), None
+            yield merged.take(order), None if matched is None else matched[order]
+
+
+def _end_below(run: Run, bound: int | None) -> int:
+    """How many rows of a run have a hash below a bound; where its extent tells, nothing is fetched."""
+    low, high = run.hash_bounds
+    if bound is None or high < bound:
+        return len(run)
+    return 0 if low >= bound else int(np.searchsorted(run.batch.hash, bound, side="left"))
+
+
+def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]]) -> Flagged:
+    """The live rows of a stretch of each run, one run after another."""
+    slices, flags = [], []
+    flagged = any(run.matched is not None for run in runs)
+    for run, (begin, end) in zip(runs, stretches, strict=True):
+        if end > begin:
+            rows = run.batch.slice(begin, end - begin)
+            slices.append(rows if run.dead is None else rows.where(~run.dead[begin:end]))
+            if flagged:
+                flags.append(run.matched_between(begin, end))
+    return concat(layout, slices), np.concatenate(flags) if flags else None
 
 
 def _even_bounds(runs: list[Run], parts: int) -> list[int]:
@@ -223,7 +231,7 @@ def _even_bounds(runs: list[Run], parts: int) -> list[int]:
     if parts < 2:
         return []
     step = max(1, sum(map(len, runs)) // (32 * parts))
-    sample = np.sort(np.concatenate([run.batch.hash[::step] for run in runs]))
+    sample = np.sort(np.concatenate([run.batch.hash[::step].copy() for run in runs]))
     return [int(each) for each in np.unique(sample[len(sample) * np.arange(1, parts) // parts])]
 
 
