@@ -139,11 +139,14 @@ def unchanged_by_a_crash(streams: Streams, one: list[int], other: list[int]) -> 
     operations = cut(interleaved(streams, one), [3])
     calm = answer(Script(streams.inputs, streams.settings, tuple(operations)))
     everywhere = [each for operation in operations for each in (operation, Restart())]
-    assert answer(Script(streams.inputs, streams.settings, tuple(everywhere)))[::2] == calm
+    always = answer(Script(streams.inputs, streams.settings, tuple(everywhere)))
     at = other[0] % len(operations)
     once = [*operations[:at], Restart(), *operations[at:]]
     crashed = answer(Script(streams.inputs, streams.settings, tuple(once)))
-    assert crashed[:at] + crashed[at + 1 :] == calm
+    if streams.settings.defer:  # a restart may change what is in memory, and so when a result leaves
+        assert total(always) == total(crashed) == total(calm)
+    else:
+        assert always[::2] == crashed[:at] + crashed[at + 1 :] == calm
 
 
 PROPERTIES: list[Callable[[Streams, list[int], list[int]], None]] = [

@@ -153,6 +153,10 @@ class LocalRun:
         nothing = Arrivals.nothing(self.plan.spec.inputs[i].layout)
         return self._process({i: replace(nothing, progress_us=micros)})
 
+    def idle(self) -> pa.Table:
+        """The inputs are blocked: use the time. Joins some of what left memory, where that may wait."""
+        return self._process({})
+
     def end(self, stream: str) -> pa.Table:
         """No more rows of `stream` at all."""
         return self._process({self._number(stream): self._end(self._number(stream))})

@@ -175,7 +175,8 @@ def conforming(seed: int, count: int) -> Streams:
         for one in shape.inputs
     )
     purge = rng.choice(("immediate", "immediate", "few", "idle", "memory", "none"))
-    shape = shape._replace(settings=replace(shape.settings, purge=purge))
+    defer = shape.settings.memory is not None and rng.random() < 0.5
+    shape = shape._replace(settings=replace(shape.settings, purge=purge, defer=defer))
     lags = [rng.choice((0, 0, 6)) if skew is None else 0 for _ in inputs]
     shape = shape._replace(inputs=inputs)
     sources = [Source(rng, i, shape, Habits(lag=lag)) for i, lag in enumerate(lags)]

@@ -177,8 +177,8 @@ def plan(script: Script) -> Plan:
     )
     spec = dataclasses.replace(planned.spec, merging=merging, frame_rows=settings.frame_rows)
     if settings.memory is not None:
-        spilling = dataclasses.replace(spec.strategies, spill=SpillAbove(settings.memory))
-        spec = dataclasses.replace(spec, strategies=spilling)
+        spill = SpillAbove(settings.memory, defer=settings.defer)
+        spec = dataclasses.replace(spec, strategies=dataclasses.replace(spec.strategies, spill=spill))
     return dataclasses.replace(planned, spec=spec)
 
 

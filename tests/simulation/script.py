@@ -201,6 +201,7 @@ class Settings(_Compact):
     order: str = "sequential"
     operator: str | None = None
     memory: int | None = None  # bytes of runs in memory; the others are fetched when they are needed
+    defer: bool = False  # joining with those others may wait; for streams that keep their promises
     purge: str = "immediate"  # what the model knows; other ways only for streams that keep their promises
     how: str = "inner"
     where: bool = False  # whether `passes` is a condition on the joined row

@@ -19,10 +19,11 @@ from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
-from streamjoin.operators.progress import END_OF_TIME, Progress
+from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
 from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
@@ -58,6 +59,7 @@ class LettingGo:
         self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
+        self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
         self.reached = self.progress.of_all()
         self.counters = [Counters() for _ in count]
@@ -68,12 +70,13 @@ class LettingGo:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        waiting = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
-        promises = sum(map(len, self.promises)) + waiting + len(self.announced)
+        pledged = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
+        promises = sum(map(len, self.promises)) + pledged + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
         residency = self.names.residency
         resident = self.nbytes if residency.limit_bytes is None else residency.resident_bytes
-        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)), resident)
+        waiting = sum(map(len, self.unsettled)) + (0 if self.debts is None else int(self.debts.owed.sum()))
+        return Held(rows, self.nbytes, promises, waiting, resident)
 
     @property
     def nbytes(self) -> int:
@@ -147,6 +150,7 @@ class LettingGo:
 
         With a `new` promise for all of them, only what must be remembered of it is.
         """
+        keys = self._put_off(keys, new)
         if len(keys) == 0:
             return
         everyone: Mask = np.ones(len(keys), np.bool_)
@@ -179,6 +183,20 @@ class LettingGo:
             self.pledges[new.input].forget(keys)
         if finished.any():
             yield from self._announce(keys, finished, closed_by_all)
+
+    def _put_off(self, keys: Batch, new: NewPromise | None) -> Batch:
+        """Keys of which pairs are owed wait until those are given; returns the others."""
+        if self.debts is None or len(keys) == 0:
+            return keys
+        owed = self.debts.in_debt(keys.hash)
+        if not owed.any():
+            return keys
+        waiting = keys.where(owed)
+        if new is not None:
+            new.remember(waiting)
+            self.pledges[new.input].forget(waiting)
+        self.unsettled.append(waiting)
+        return keys.where(~owed)
 
     def _forget_tuples(self, i: int, keys: Batch, chosen: Mask) -> Iterator[Output]:
         """Let go of everything input i holds of the chosen keys."""
@@ -260,6 +278,17 @@ class LettingGo:
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
+    def _catch_up(self) -> Iterator[Output]:
+        """What progress should have invalidated before now, but pairs of it were owed."""
+        touched: list[Batch] = []
+        for i, spec in enumerate(self.spec.inputs):
+            if spec.window_us is not None:
+                for other in self._others(i):
+                    stop_us = self.reached[other] - spec.window_us
+                    yield from self._invalidate(i, NO_PROGRESS - spec.window_us, stop_us, touched)
+        if touched:
+            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+
     def _keep_schedules(self) -> Iterator[Output]:
         """Carry out the promises that waited until their input's progress is past their time.
 
@@ -282,6 +311,8 @@ class LettingGo:
         """Drop useless rows of input i with start <= time < stop; adds the keys that it may finish."""
         for run in self.sides[i].runs:
             rows = run.live_between(start_us, stop_us)
+            if self.debts is not None and len(rows):
+                rows = rows[~self.debts.in_debt(run.batch.hash[rows])]
             if len(rows) == 0:
                 continue
             # with two inputs, the one other input has passed them all by

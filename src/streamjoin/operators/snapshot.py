@@ -52,8 +52,9 @@ def store(join: StreamJoin, save: Callable[[Run], str]) -> Manifest:
 
 def _entry(run: Run, stored_as: str) -> RunEntry:
     extent = run.extent
-    flags = run.dead, run.matched
-    return RunEntry(stored_as, extent.rows, extent.nbytes, run.collided, *flags, extent.hashes, extent.times)
+    known = extent.rows, extent.nbytes, run.collided
+    marks = run.dead, run.matched
+    return RunEntry(stored_as, *known, *marks, extent.hashes, extent.times, run.arrived, run.left)
 
 
 def _settle_as_run(join: StreamJoin) -> None:
@@ -84,6 +85,7 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             [[time_us, Punctuation(patterns).text()] for time_us, patterns in scheduled.patterns]
             for scheduled in join.scheduled
         ],
+        "debts": None if join.debts is None else join.debts.to_json(),
         "seen": [monitor.to_json() for monitor in join.monitors],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
         "followed": [
@@ -118,6 +120,9 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
         scheduled.patterns = [
             (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
         ]
+    if join.debts is not None and facts.get("debts") is not None:
+        join.debts.restore(facts["debts"])
+        join.names.residency.turn = join.debts.turn
     if "seen" in facts:
         join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     keys_only = spec.inputs[0].layout.keys_only
@@ -135,6 +140,7 @@ def _run(entry: RunEntry, side: Side) -> Run:
     bounds = entry.hashes or _ANYWHERE, entry.times or _ANYWHERE
     run.known_extent = Extent(side.layout, entry.rows, entry.nbytes, *bounds)
     run.home = side.names.residency
+    run.arrived, run.left = entry.arrived, entry.left
     return run
 
 

@@ -79,6 +79,12 @@ class JoinSpec:
         return None if limit is None else 3 * limit // (4 * self.buckets)
 
     @property
+    def defers(self) -> bool:
+        """Whether joining with rows outside memory may wait; only inner joins can tell nothing by then."""
+        spill = self.strategies.spill
+        return spill.defer and spill.limit_bytes is not None and self.how == INNER
+
+    @property
     def key_types(self) -> tuple[pa.DataType, ...]:
         return self.inputs[0].layout.key_types
 

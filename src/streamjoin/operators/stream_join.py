@@ -68,7 +68,8 @@ class StreamJoin(LettingGo):
             yield from self._close(i, closed.keys, closed.patterns)
         yield from self._advance(arrivals)
         yield from self._keep_schedules()
-        yield from self._settle_due(idle=True)
+        yield from self._work_off(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
+        yield from self._settle_due(idle=True, ended=all(self.progress.ended))
         for side in self.sides:
             side.drop_dead()
         self.names.residency.shrink()
@@ -165,10 +166,12 @@ class StreamJoin(LettingGo):
             return
         rows = arrived.sorted()
         others = self._others(i)
+        if self.debts is not None:
+            self.debts.turn += 1
         probe = Probe(
             i,
             rows,
-            {other: self.sides[other].match(rows) for other in others},
+            {other: self.sides[other].match(rows, in_memory=self.spec.defers) for other in others},
             tuple(spec.window_us for spec in self.spec.inputs),
             self.spec.frame_rows,
             self.spec.how.tracked,
@@ -176,7 +179,7 @@ class StreamJoin(LettingGo):
         matches = Matches(probe)
         yield from self._results(probe, matches)
         self.counters[i].probes += len(rows) * len(others)
-        stored = self._worth_keeping(i, rows, probe)
+        stored = self._with_debts(i, rows, self._worth_keeping(i, rows, probe))
         if self.spec.how.forgets_matched and i == 0:
             stored &= ~matches.driving
         kept = rows.where(stored)
@@ -185,9 +188,39 @@ class StreamJoin(LettingGo):
         if i in self.spec.how.preserved:
             yield from self._padded(i, rows, np.flatnonzero(~stored & ~matches.driving))
         flags = matches.driving[stored] if matches.driving.any() else None
-        self.sides[i].append(kept, flags)
+        self.sides[i].append(kept, flags, turn=None if self.debts is None else self.debts.turn)
         if self.spec.inputs[i].unique:
             yield from self._close_seen(i, rows, stored, probe)
+
+    def _with_debts(self, i: int, rows: Batch, stored: Mask) -> Mask:
+        """Rows that may have partners outside memory stay until those pairs are given."""
+        if self.debts is None:
+            return stored
+        self.names.residency.turn = self.debts.turn
+        owing = self.debts.owing(rows, [self.sides[other] for other in self._others(i)])
+        if not owing.any():
+            return stored
+        self.debts.incur(rows.where(owing))
+        if (owing & ~stored).any():
+            self.unsettled.append(rows.where(owing & ~stored).distinct_keys())
+        return stored | owing
+
+    def _work_off(self, *, blocked: bool) -> Iterator[Output]:
+        """Give pairs that are owed: one part while inputs are blocked, all when they have ended."""
+        ended = all(self.progress.ended)
+        if self.debts is None or not (ended or blocked):
+            return
+        windows = tuple(spec.window_us for spec in self.spec.inputs)
+        parts = self.debts.parts(only_largest=not ended)
+        for part in parts:
+            for frame in self.debts.frames(part, self.sides, windows, self.spec.frame_rows):
+                rows = self._passing(frame)[1]
+                if rows.num_rows:
+                    self.results += rows.num_rows
+                    yield Results(rows)
+            self.debts.settle(part)
+        if parts:
+            yield from self._catch_up()
 
     def _results(self, probe: Probe, matches: Matches) -> Iterator[Output]:
         """What the rows of a probe give, noting which tuples have matched."""
@@ -269,5 +302,7 @@ class StreamJoin(LettingGo):
         for other in self._others(i):
             touched |= probe.present(other)
         keys = rows.distinct_keys()
+        if self.debts is not None:
+            touched |= self.debts.in_debt(keys.hash)
         self.promises[i].see(keys.where(~touched))
         yield from self._settle(keys.where(touched), NewPromise(i, self.promises[i].see))

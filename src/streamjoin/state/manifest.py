@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Mask
+from streamjoin.batch import Ints, Mask
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import MANIFEST, decode, encode
 
@@ -32,6 +32,8 @@ class RunEntry:
     matched: Mask | None = None
     hashes: tuple[int, int] | None = None  # None: a state from before bounds were written
     times: tuple[int, int] | None = None
+    arrived: Ints | None = None  # the turn of each row, where joining may wait
+    left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +83,37 @@ class Manifest:
 
 def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
     flags = _put(run.dead, parts), _put(run.matched, parts)
-    return [run.stored_as, run.rows, run.nbytes, run.collided, *flags, run.hashes, run.times]
+    turns = None if run.arrived is None else _put_bytes(run.arrived.tobytes(), parts)
+    known = run.stored_as, run.rows, run.nbytes, run.collided
+    return [*known, *flags, run.hashes, run.times, turns, run.left]
 
 
 def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
     if flags is None:
         return None
-    parts.append(zlib.compress(np.packbits(flags).tobytes(), 1))
+    return _put_bytes(np.packbits(flags).tobytes(), parts)
+
+
+def _put_bytes(value: bytes, parts: list[bytes]) -> int:
+    parts.append(zlib.compress(value, 1))
     return len(parts) - 1
 
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
-    stored_as, rows, nbytes, collided, dead, matched, *bounds = entry
-    flags = _get(dead, rows, parts), _get(matched, rows, parts)
-    return RunEntry(stored_as, rows, nbytes, collided, *flags, *(each and tuple(each) for each in bounds))
+    # a state from before runs could leave memory ends with the flags
+    stored_as, rows, nbytes, collided, dead, matched, hashes, times, turns, left = [*entry, *[None] * 4][:10]
+    return RunEntry(
+        stored_as,
+        rows,
+        nbytes,
+        collided,
+        _get(dead, rows, parts),
+        _get(matched, rows, parts),
+        hashes and tuple(hashes),
+        times and tuple(times),
+        None if turns is None else np.frombuffer(zlib.decompress(parts[turns]), np.int64),
+        left,
+    )
 
 
 def _get(part: int | None, rows: int, parts: list[Any]) -> Mask | None:

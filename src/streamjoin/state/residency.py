@@ -57,6 +57,7 @@ class Residency:
     flush: str = "largest"
     keeper: Keeper | None = None
     flushed_bytes: int = 0
+    turn: int = 0  # noted on runs that leave, where joining with them may wait
     _inside: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
     _visitors: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
 
@@ -114,6 +115,8 @@ class Residency:
             run.stored_as = self.keeper.save(run)
             self.flushed_bytes += run.nbytes
         self._inside.discard(run)
+        if run.arrived is not None and run.left is None:
+            run.left = self.turn
         freed = run.resident_bytes
         run.leave_memory()
         return freed

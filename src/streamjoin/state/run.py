@@ -54,6 +54,8 @@ class Run:
     known_collided: bool | None = None  # whether two keys share a hash here, where it is known
     known_extent: Extent | None = None
     home: Residency | None = None
+    arrived: Ints | None = None  # the turn in which each row came, where joining may wait
+    left: int | None = None  # and the turn in which the rows left memory
     dead_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -176,6 +178,11 @@ class Run:
         if self.matched is None:
             self.matched = np.zeros(len(self), np.bool_)
         self.matched[rows] = True
+
+    def arrived_between(self, start: int, stop: int) -> Ints:
+        """The turns of the live rows of a stretch."""
+        turns: Ints = np.zeros(stop - start, np.int64) if self.arrived is None else self.arrived[start:stop]
+        return turns if self.dead is None else turns[~self.dead[start:stop]]
 
     def matched_between(self, start: int, stop: int) -> Mask:
         """The matched flags of the live rows of a stretch."""

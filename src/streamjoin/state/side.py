@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from streamjoin.batch import Batch, Layout, Mask, concat
+from streamjoin.batch import Batch, Ints, Layout, Mask, concat
 from streamjoin.state.residency import Residency
 from streamjoin.state.run import Hit, Run, match
 
@@ -54,7 +55,28 @@ class RunNames:
 
 
 Tier = list[Run]
-Flagged = tuple[Batch, Mask | None]  # sorted rows, and which of them took part in a result
+
+
+class Part(NamedTuple):
+    """Rows on their way into a run: which took part in a result, and in which turn each came."""
+
+    rows: Batch
+    matched: Mask | None = None
+    arrived: Ints | None = None
+
+    def sorted(self) -> Part:
+        """By hash; the rows are a few sorted stretches."""
+        if self.matched is None and self.arrived is None:
+            return Part(self.rows.sorted(in_stretches=True))
+        return self._marked(self.rows.sorted(in_stretches=True), self.rows.sort_order(in_stretches=True))
+
+    def between(self, start: int, rows: Batch) -> Part:
+        """Some rows of this part, one after another from `start`, with their marks."""
+        return self._marked(rows, slice(start, start + len(rows)))
+
+    def _marked(self, rows: Batch, chosen: Ints | slice) -> Part:
+        matched = None if self.matched is None else self.matched[chosen]
+        return Part(rows, matched, None if self.arrived is None else self.arrived[chosen])
 
 
 @dataclass(slots=True)
@@ -84,18 +106,21 @@ class Side:
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self.runs)
 
-    def append(self, rows: Batch, matched: Mask | None = None) -> None:
+    def append(self, rows: Batch, matched: Mask | None = None, *, turn: int | None = None) -> None:
         """Add sorted rows as a new tier, then merge what is due."""
         if len(rows):
-            self.tiers.append(self._cut([(rows, matched)]))
+            arrived = None if turn is None else np.full(len(rows), turn)
+            self.tiers.append(self._cut([Part(rows, matched, arrived)]))
             self.merge_due()
 
-    def match(self, probe: Batch) -> list[Hit]:
-        """What a sorted probe shares with each run; runs without a common key are left out."""
+    def match(self, probe: Batch, *, in_memory: bool = False) -> list[Hit]:
+        """What a sorted probe shares with each run, or each that never left memory; runs without a
+        common key are left out.
+        """
         if len(probe) == 0:
             return []
         in_memory_first = sorted(self.runs, key=lambda run: run.held is None)
-        hits = (match(probe, run) for run in in_memory_first)
+        hits = (match(probe, run) for run in in_memory_first if run.left is None or not in_memory)
         return [hit for hit in hits if len(hit.probe)]
 
     def present(self, probe: Batch) -> Mask:
@@ -134,7 +159,7 @@ class Side:
             rows, dead = sum(map(len, tier)), sum(run.dead_rows for run in tier)
             if dead == rows:
                 continue
-            if dead > self.policy.dead_share * rows:
+            if dead > self.policy.dead_share * rows and not _has_left(tier):
                 tiers.append(self._merge([tier]))
             elif dead:
                 tiers.append([run for run in tier if run.live_rows])
@@ -148,7 +173,8 @@ class Side:
         while True:
             classes: dict[int, list[Tier]] = {}
             for tier in self.tiers:
-                classes.setdefault(self.policy.size_class(sum(map(len, tier))), []).append(tier)
+                if not _has_left(tier):
+                    classes.setdefault(self.policy.size_class(sum(map(len, tier))), []).append(tier)
             due = next(
                 (tiers for _, tiers in sorted(classes.items()) if len(tiers) >= self.policy.fanout), None
             )
@@ -167,18 +193,23 @@ class Side:
         parts = _merge_parts(runs, self.layout, self.policy.run_bytes)
         return self._cut(parts)
 
-    def _cut(self, sorted_parts: Iterable[Flagged]) -> Tier:
+    def _cut(self, sorted_parts: Iterable[Part]) -> Tier:
         """Runs of at most `run_bytes` each, in hash order."""
         tier = []
-        for part, matched in sorted_parts:
+        for part in sorted_parts:
             start = 0
-            for piece in _pieces(part, self.policy.run_bytes):
-                flags = None if matched is None else matched[start : start + len(piece)]
-                run = Run(self.names.next(self.tag), piece, matched=flags)
+            for piece in _pieces(part.rows, self.policy.run_bytes):
+                rows, matched, arrived = part.between(start, piece)
+                run = Run(self.names.next(self.tag), rows, matched=matched, arrived=arrived)
                 self.names.residency.admit(run)
                 tier.append(run)
                 start += len(piece)
         return tier
+
+
+def _has_left(tier: Tier) -> bool:
+    """Whether a part of a tier left memory at a time that must be known: then it stays as it is."""
+    return any(run.left is not None for run in tier)
 
 
 def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
@@ -192,17 +223,16 @@ def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
         yield from _pieces(piece, limit_bytes)
 
 
-def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Flagged]:
+def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Part]:
     """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
     bounds = [*_even_bounds(runs, math.ceil(1.1 * sum(run.nbytes for run in runs) / run_bytes)), None]
     begin = [0] * len(runs)
     for bound in bounds:
         ends = [_end_below(run, bound) for run in runs]
-        merged, matched = _together(layout, runs, list(zip(begin, ends, strict=True)))
+        part = _together(layout, runs, list(zip(begin, ends, strict=True)))
         begin = ends
-        if len(merged):
-            order = merged.sort_order(in_stretches=True)
-            yield merged.take(order), None if matched is None else matched[order]
+        if len(part.rows):
+            yield part.sorted()
 
 
 def _end_below(run: Run, bound: int | None) -> int:
@@ -213,17 +243,20 @@ def _end_below(run: Run, bound: int | None) -> int:
     return 0 if low >= bound else int(np.searchsorted(run.batch.hash, bound, side="left"))
 
 
-def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]]) -> Flagged:
+def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]]) -> Part:
     """The live rows of a stretch of each run, one run after another."""
-    slices, flags = [], []
-    flagged = any(run.matched is not None for run in runs)
-    for run, (begin, end) in zip(runs, stretches, strict=True):
-        if end > begin:
-            rows = run.batch.slice(begin, end - begin)
-            slices.append(rows if run.dead is None else rows.where(~run.dead[begin:end]))
-            if flagged:
-                flags.append(run.matched_between(begin, end))
-    return concat(layout, slices), np.concatenate(flags) if flags else None
+    full = [(run, begin, end) for run, (begin, end) in zip(runs, stretches, strict=True) if end > begin]
+    slices = []
+    for run, begin, end in full:
+        rows = run.batch.slice(begin, end - begin)
+        slices.append(rows if run.dead is None else rows.where(~run.dead[begin:end]))
+    matched = [run.matched_between(begin, end) for run, begin, end in full]
+    arrived = [run.arrived_between(begin, end) for run, begin, end in full]
+    return Part(
+        concat(layout, slices),
+        np.concatenate(matched) if any(run.matched is not None for run in runs) and full else None,
+        np.concatenate(arrived) if any(run.arrived is not None for run in runs) and full else None,
+    )
 
 
 def _even_bounds(runs: list[Run], parts: int) -> list[int]:
