@@ -168,10 +168,12 @@ class StreamJoin(LettingGo):
         others = self._others(i)
         if self.debts is not None:
             self.debts.turn += 1
+            self.names.residency.turn = self.debts.turn  # a run that leaves from now on was seen
+        seen = {other: self.sides[other].in_memory_first(stayed=self.spec.defers) for other in others}
         probe = Probe(
             i,
             rows,
-            {other: self.sides[other].match(rows, in_memory=self.spec.defers) for other in others},
+            {other: self.sides[other].match(rows, runs) for other, runs in seen.items()},
             tuple(spec.window_us for spec in self.spec.inputs),
             self.spec.frame_rows,
             self.spec.how.tracked,
@@ -196,7 +198,6 @@ class StreamJoin(LettingGo):
         """Rows that may have partners outside memory stay until those pairs are given."""
         if self.debts is None:
             return stored
-        self.names.residency.turn = self.debts.turn
         owing = self.debts.owing(rows, [self.sides[other] for other in self._others(i)])
         if not owing.any():
             return stored

@@ -113,14 +113,17 @@ class Side:
             self.tiers.append(self._cut([Part(rows, matched, arrived)]))
             self.merge_due()
 
-    def match(self, probe: Batch, *, in_memory: bool = False) -> list[Hit]:
-        """What a sorted probe shares with each run, or each that never left memory; runs without a
-        common key are left out.
-        """
+    def in_memory_first(self, *, stayed: bool = False) -> list[Run]:
+        """The runs in the order in which a probe visits them; or only those that never left memory."""
+        return sorted(
+            (run for run in self.runs if not stayed or run.left is None), key=lambda run: run.held is None
+        )
+
+    def match(self, probe: Batch, among: Iterable[Run] | None = None) -> list[Hit]:
+        """What a sorted probe shares with each run, or some; runs without a common key are left out."""
         if len(probe) == 0:
             return []
-        in_memory_first = sorted(self.runs, key=lambda run: run.held is None)
-        hits = (match(probe, run) for run in in_memory_first if run.left is None or not in_memory)
+        hits = (match(probe, run) for run in (self.in_memory_first() if among is None else among))
         return [hit for hit in hits if len(hit.probe)]
 
     def present(self, probe: Batch) -> Mask:
