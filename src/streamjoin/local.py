@@ -27,6 +27,7 @@ from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, to_bytes
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.plan.advice import advice
+from streamjoin.plan.grouping import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
@@ -43,10 +44,11 @@ class StateSummary:
     promises: int
     waiting: int
     nbytes: int
+    groups: int = 0  # partial rows of groups that are not final yet
 
     @property
     def empty(self) -> bool:
-        return not any(self.rows.values()) and self.promises == 0 and self.waiting == 0
+        return not any(self.rows.values()) and self.promises == self.waiting == self.groups == 0
 
 
 class LocalRun:
@@ -74,6 +76,8 @@ class LocalRun:
         if snapshot is None:
             text = warning_text(plan.bounds)
             if text is not None:
+                warnings.warn(text, UnboundedState, stacklevel=3)
+            if (text := never_final(plan)) is not None:
                 warnings.warn(text, UnboundedState, stacklevel=3)
             self.join = StreamJoin(plan.spec)
         else:
@@ -185,7 +189,7 @@ class LocalRun:
         """What is held now."""
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
         held = self.join.held()
-        return StateSummary(rows, held.promises, held.waiting, held.nbytes)
+        return StateSummary(rows, held.promises, held.waiting, held.nbytes, held.groups)
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
@@ -248,7 +252,7 @@ class LocalRun:
         return self._names.index(stream)
 
     def _process(self, arrivals: dict[int, Arrivals]) -> pa.Table:
-        return pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.output)
+        return pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.emits)
 
     def _sorted_out(self, outputs: Iterable[Output]) -> list[pa.RecordBatch]:
         rows = []

@@ -20,6 +20,7 @@ from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
+from streamjoin.operators.group_by import GroupBy
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.progress import END_OF_TIME, Progress
@@ -56,6 +57,7 @@ class LettingGo:
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
+        self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
         self.reached = self.progress.of_all()
@@ -70,13 +72,15 @@ class LettingGo:
         waiting = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
         promises = sum(map(len, self.promises)) + waiting + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
-        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)))
+        groups = 0 if self.groups is None else len(self.groups)
+        return Held(rows, self.nbytes, promises, sum(map(len, self.unsettled)), groups)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all runs, dead rows included."""
         waiting = [*(each.side for each in self.pledges), *(each.side for each in self.scheduled)]
-        tuples = sum(side.nbytes for side in (*self.sides, *waiting))
+        groups: tuple[Side, ...] = () if self.groups is None else self.groups.sides
+        tuples = sum(side.nbytes for side in (*self.sides, *waiting, *groups))
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
     def seen(self) -> list[Seen]:
@@ -131,6 +135,8 @@ class LettingGo:
             for key_set in promises.key_sets:
                 yield key_set.side
         yield self.announced.side
+        if self.groups is not None:
+            yield self.groups.keyed()
 
     def _settle_due(self, *, idle: bool, ended: bool = False) -> Iterator[Output]:
         waiting = sum(map(len, self.unsettled))
@@ -217,7 +223,7 @@ class LettingGo:
         for start in range(0, len(rows), self.spec.frame_rows):
             some = rows[start : start + self.spec.frame_rows]
             self.results += len(some)
-            yield Results(pad((batch, some), first, output))
+            yield Results(pad((batch, some), first, output), [(batch, some)])
 
     def _announce(self, keys: Batch, finished: Mask, closed_by_all: Mask) -> Iterator[Output]:
         """Tell of finished keys once; forget promises that nobody can break any more."""

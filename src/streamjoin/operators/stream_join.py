@@ -51,6 +51,15 @@ class StreamJoin(LettingGo):
 
     def process(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         """Work through one batch; must be exhausted before anything else is asked."""
+        if self.groups is None:
+            yield from self._work(arrivals)
+            return
+        yield from self.groups.over(self._work(arrivals))
+        if all(self.promises[i].ended for i in self.spec.how.preserved):
+            yield from self.groups.finish_unkeyed()
+        self.groups.end_batch()
+
+    def _work(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         self.step += 1
         self.names.begin(self.step)
         queues: list[InputQueue] = []
@@ -201,7 +210,7 @@ class StreamJoin(LettingGo):
                 matches.note(passing)
                 if how.combinations and rows.num_rows:
                     self.results += rows.num_rows
-                    yield Results(rows)
+                    yield Results(rows, passing)
         if how.forgets_matched:
             yield from self._forget_matched(probe, matches)
 

@@ -36,7 +36,7 @@ from streamjoin.state.run import Run
 from streamjoin.state.side import Side
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
+GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "groups")
 SEEN = tuple(field.name for field in fields(Seen))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
@@ -181,4 +181,4 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
     seen = [value for one in join.seen() for value in astuple(one)]
-    return [held.rows, held.nbytes, held.promises, held.waiting, *seen]
+    return [held.rows, held.nbytes, held.promises, held.waiting, held.groups, *seen]
