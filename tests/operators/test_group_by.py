@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.operators.aggregates import FUNCTIONS
+from tests.groups import aggregate, exact_sum
 from tests.tables import EMPTY, NOTHING, WAYS, Story, rows, stream, unbounded_is_meant
 
 pytestmark = unbounded_is_meant
@@ -272,35 +273,6 @@ def test_right_join_with_a_key_that_left_closed_long_ago(way: str) -> None:
 # ---------------------------------------------------------------- functions
 
 
-def in_plain_python(function: str, values: list[Any], times: list[int]) -> Any:
-    """What Spark would say of one group."""
-    there = [value for value in values if value is not None]
-
-    def order(value: Any) -> Any:
-        return (math.isnan(value), 0 if math.isnan(value) else value) if isinstance(value, float) else value
-
-    if function == "count":
-        return len(there)
-    if function == "collect":
-        return sorted(there, key=order)
-    if function in ("first", "last"):
-        extreme = min if function == "first" else max
-        at = [value for value, t in zip(values, times, strict=True) if t == extreme(times)]
-        return extreme((value for value in at if value is not None), key=order, default=None)
-    if not there:
-        return None
-    if function == "sum":
-        return exact_sum(there)
-    if function == "avg":
-        return sum(there) / len(there)
-    return (min if function == "min" else max)(there, key=order)
-
-
-def exact_sum(values: list[Any]) -> Any:
-    with localcontext(prec=100):
-        return sum(value for value in values if value is not None)
-
-
 SAMPLES: dict[pa.DataType, Callable[[Random], Any]] = {
     pa.int64(): lambda rng: rng.choice((-(2**62), -1, 0, 1, 2**62, 7)),
     pa.int8(): lambda rng: rng.randint(-128, 127),
@@ -347,7 +319,7 @@ def test_functions_do_what_plain_python_does(function: str, dtype: pa.DataType) 
     for k, (values, times) in groups.items():
         found = run.punctuate("many", k=k)
         assert found.num_rows == 1
-        same(found["a"][0].as_py(), in_plain_python(function, values, times))
+        same(found["a"][0].as_py(), aggregate(function, values, times))
 
 
 def over(dtype: pa.DataType, function: str) -> sj.Joined:
