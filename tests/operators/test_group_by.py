@@ -387,7 +387,7 @@ def test_a_sum_that_overflows_fails_only_if_the_answer_does() -> None:
     run.push("bid", f"k price\n1 {2**63 - 1}\n1 1\n2 {2**63 - 1}")
     run.push("bid", f"k price\n1 {-(2**63)}\n2 1")
     assert run.punctuate("bid", k=1) == [(1, 0)]
-    with pytest.raises(sj.BadInput, match=r"total = sum\(price\) does not fit int64 .* wider type"):
+    with pytest.raises(sj.BadInput, match=r"total = sum\(price\) of {'k': 2} does not fit int64 .* wider"):
         run.punctuate("bid", k=2)
 
 

@@ -110,9 +110,11 @@ class Grouping:
             try:
                 columns.append(one.accumulator.finish(accumulators))
             except pa.ArrowInvalid as error:
+                row = _unfit(one, accumulators)
+                group = {name: column[row].as_py() for name, column in known.items()}
                 raise BadInput(
-                    f"{one.text} does not fit {one.accumulator.result} ({error}); give {one.column} a wider "
-                    "type before it is joined, such as a decimal of 38 digits, and begin anew"
+                    f"{one.text} of {group} does not fit {one.accumulator.result} ({error}); give "
+                    f"{one.column} a wider type before it is joined, such as a decimal of 38 digits, and begin anew"
                 ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
@@ -120,6 +122,16 @@ class Grouping:
         at = len(self.others)
         for one in self.aggregates:
             yield one, rows.payload[at : (at := at + len(one.accumulator.types))]
+
+
+def _unfit(asked: Aggregate, accumulators: Sequence[Any]) -> int:
+    """The first row whose answer does not fit its type."""
+    for row in range(len(accumulators[0])):
+        try:
+            asked.accumulator.finish([column.slice(row, 1) for column in accumulators])
+        except pa.ArrowInvalid:
+            return row
+    return 0
 
 
 def _by_number(rows: Batch, number: Ints) -> tuple[Batch, Ints]:
