@@ -114,7 +114,7 @@ class Grouping:
                 group = {name: column[row].as_py() for name, column in known.items()}
                 raise BadInput(
                     f"{one.text} of {group} does not fit {one.accumulator.result} ({error}); give "
-                    f"{one.column} a wider type before it is joined, such as a decimal of 38 digits, and begin anew"
+                    f"{one.column} a wider type before it is joined, such as a decimal of 38 digits"
                 ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
