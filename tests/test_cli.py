@@ -23,7 +23,8 @@ def test_the_local_auction_demo_checks_its_answer_and_draws_a_picture(tmp_path: 
         commands, ["demo", "auction", "--local", "--items", "200", "--bids", "3", "--out", str(tmp_path)]
     )
     assert done.exit_code == 0, done.output
-    assert "as the batch join over all rows gives" in done.output
+    assert "as the batch join over all rows has them" in done.output
+    assert "final counts, as its group by has them" in done.output
     assert "auctions ended inside the window" in done.output
     assert "auctions outlast the window" in done.output
     assert (tmp_path / "demo-auction.png").stat().st_size > 10_000

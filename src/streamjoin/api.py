@@ -24,6 +24,7 @@ from streamjoin.metadata import (
 )
 from streamjoin.plan.advice import advice
 from streamjoin.plan.explain import explain
+from streamjoin.plan.grouping import grouped
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
 if TYPE_CHECKING:
@@ -176,6 +177,10 @@ class Joined:
         figures = metrics if isinstance(metrics, Mapping) else metrics.asDict()
         return advice(self.plan.streams, figures)
 
+    def group_by(self, *columns: str) -> GroupedBy:
+        """Add results up by the join's key (and further columns): `.agg(name=(column, function), …)`."""
+        return GroupedBy(self.plan, columns)
+
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
         """Run in this process; with a `snapshot`, go on from it."""
         return LocalRun(self.plan, snapshot=snapshot)
@@ -222,3 +227,29 @@ class Joined:
         from streamjoin.spark.wiring import SparkJoin
 
         return SparkJoin.of(self.plan)
+
+
+@dataclass(frozen=True)
+class GroupedBy:
+    """The results of a join by group; say what to make of them with `agg`."""
+
+    plan: Plan
+    columns: tuple[str, ...]
+
+    def agg(self, **aggregates: tuple[str, str]) -> Joined:
+        """A join that gives, in place of its rows, one row per group the moment its key is finished.
+
+        Each aggregate is a column and a function: count, sum, min, max, avg, first, last, collect;
+        `("*", "count")` counts rows. `first` and `last` go by event time.
+
+        >>> import pyarrow as pa
+        >>> item, bid = (
+        ...     stream(pa.schema({"item": pa.int64(), name: pa.int64()}), name=name, key="item", unique=once)
+        ...     for name, once in (("opened", True), ("price", False))
+        ... )
+        >>> join(item, bid).group_by("item").agg(
+        ...     n=("*", "count"), best=("price", "max")
+        ... ).plan.spec.emits.names
+        ['item', 'n', 'best']
+        """
+        return Joined(grouped(self.plan, self.columns, aggregates))

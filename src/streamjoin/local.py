@@ -27,6 +27,7 @@ from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, sides_of, to_bytes
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.plan.advice import advice
+from streamjoin.plan.grouping import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
@@ -47,10 +48,11 @@ class StateSummary:
     waiting: int
     nbytes: int
     resident_bytes: int
+    groups: int = 0  # partial rows of groups that are not final yet
 
     @property
     def empty(self) -> bool:
-        return not any(self.rows.values()) and self.promises == 0 and self.waiting == 0
+        return not any(self.rows.values()) and self.promises == self.waiting == self.groups == 0
 
 
 class LocalRun:
@@ -79,6 +81,8 @@ class LocalRun:
         if snapshot is None:
             text = warning_text(plan.bounds)
             if text is not None:
+                warnings.warn(text, UnboundedState, stacklevel=3)
+            if (text := never_final(plan)) is not None:
                 warnings.warn(text, UnboundedState, stacklevel=3)
             self.join = StreamJoin(plan.spec)
             self.join.names.residency.keeper = self._spilled
@@ -195,7 +199,8 @@ class LocalRun:
         """What is held now."""
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
         held = self.join.held()
-        return StateSummary(rows, held.promises, held.waiting, held.nbytes, held.resident_bytes)
+        sizes = held.nbytes, held.resident_bytes, held.groups
+        return StateSummary(rows, held.promises, held.waiting, *sizes)
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
@@ -258,7 +263,7 @@ class LocalRun:
         return self._names.index(stream)
 
     def _process(self, arrivals: dict[int, Arrivals]) -> pa.Table:
-        rows = pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.output)
+        rows = pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.emits)
         if self._spilled is not None:
             runs = (run for side in sides_of(self.join) for run in side.runs)
             self._spilled.files.keep_only({run.stored_as for run in runs})

@@ -28,6 +28,8 @@ def test_punctuations_leave_less_than_a_window_alone_and_tell_earlier() -> None:
     later = slice(4, None)  # once the window is full
     assert all(np.array(pwjoin.held["open"][later]) < np.array(wjoin.held["open"][later]))
     assert sum(map(len, wjoin.announced)) == 0
+    assert sum(map(len, pwjoin.results)) > 200  # counts, each final
+    assert max(pwjoin.groups) > 0 == max(wjoin.groups)
     batch = announced_in(pwjoin, STREAMS)
     auctions = STREAMS.auctions()
     known_at = STREAMS.cuts_us(4.0)[batch]
@@ -53,6 +55,11 @@ def test_a_wrong_answer_or_announcement_is_found() -> None:
         with pytest.raises(InvariantBroken, match="announced other items"):
             announced_in(pwjoin, STREAMS)
     pwjoin.announced[3] = told
-    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0] + told, []  # told before its last result
+    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0] + told, []  # told before its count
+    with pytest.raises(InvariantBroken, match="announced other items"):
+        announced_in(pwjoin, STREAMS)
+    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0][: -len(told)], told
+    announced_in(pwjoin, STREAMS)
+    pwjoin.results[3], pwjoin.results[4] = pwjoin.results[4], pwjoin.results[3]  # counted before or after
     with pytest.raises(InvariantBroken, match="announced other items"):
         announced_in(pwjoin, STREAMS)

@@ -19,6 +19,9 @@ from streamjoin.kernels.window import within_windows
 from streamjoin.operators import admission, arrival_order, intake, probe, snapshot, stream_join
 from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.elements import Finished, Results
+from streamjoin.operators.group_by import GroupBy, Partials
+from streamjoin.operators.grouping import Grouping
 from streamjoin.operators.matches import Matches
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.predicate import Predicate
@@ -191,6 +194,77 @@ def the_condition_is_tested_on_every_other_row() -> Any:
         return np.array([i for i in range(rows.num_rows) if i in found or i % 2], np.int64)
 
     return patch.object(Predicate, "passing", passing)
+
+
+# Groups
+
+
+@bug
+def groups_without_tuples_are_not_found_by_wide_promises() -> Any:
+    good = StreamJoin._all_key_sides
+
+    def without_groups(self: StreamJoin) -> Any:
+        return (side for side in good(self) if side.tag != "g")
+
+    return patch.object(StreamJoin, "_all_key_sides", without_groups)
+
+
+@bug
+def results_that_are_not_put_away_yet_are_not_final() -> Any:
+    return patch.object(GroupBy, "keyed", lambda self: self._keyed)
+
+
+@bug
+def groups_leave_without_being_forgotten() -> Any:
+    def take_out(self: Partials, runs: Any) -> Any:
+        parts = [run_.batch.take(rows) for run_, rows in runs]
+        return self._grouping.combine(side.concat(self.layout, parts).sorted())
+
+    return patch.object(Partials, "take_out", take_out)
+
+
+@bug
+def the_first_partial_row_of_a_group_wins() -> Any:
+    return patch.object(Grouping, "combine", lambda self, rows: rows.take(rows.groups.start))
+
+
+@bug
+def a_group_leaves_after_its_punctuation() -> Any:
+    def over(self: GroupBy, outputs: Any) -> Any:
+        for output in outputs:
+            if isinstance(output, Results):
+                self.absorb(output)
+                continue
+            yield output
+            if isinstance(output, Finished):
+                yield from self.finish(output.keys)
+
+    return patch.object(GroupBy, "over", over)
+
+
+@bug
+def groups_without_a_key_leave_at_once() -> Any:
+    good = GroupBy.end_batch
+
+    def process(self: StreamJoin, arrivals: Any) -> Any:
+        if self.groups is None:
+            yield from self._work(arrivals)
+            return
+        yield from self.groups.over(self._work(arrivals))
+        yield from self.groups.finish_unkeyed()
+        good(self.groups)
+
+    return patch.object(StreamJoin, "process", process)
+
+
+@bug
+def a_snapshot_has_no_groups() -> Any:
+    good = snapshot.sides_of
+
+    def without_groups(join: StreamJoin) -> Any:
+        return (each for each in good(join) if each.tag not in ("g", "gn"))
+
+    return patch.object(snapshot, "sides_of", without_groups)
 
 
 # Scheduling

@@ -47,6 +47,7 @@ class _Checker:
         self.found: Counter[tuple[int, Ids]] = Counter()
         self.by_id: dict[int, Took] = {}
         self.over: set[tuple[Any, int]] = set()
+        self.unkeyed_over = False
         self.announced = 0
         self.keeps = any(one.on_violation == "keep" for one in script.inputs)
 
@@ -63,6 +64,8 @@ class _Checker:
             self._events(emitted)
             summary = self.player.run.state()
             self._state(summary.rows)
+            if self.script.settings.group:
+                self._groups_held()
             self._counters(list(summary.rows))
             if isinstance(operation, Finish):
                 self._expect("empty at the end", not any(summary.rows.values()), "rows are left")
@@ -84,6 +87,7 @@ class _Checker:
         due: dict[Any, list[int]] = {}
         for key, epoch in self.model.over:
             due.setdefault(key, []).append(epoch)
+        groups: dict[Any, Any] = {}
         for event in emitted.events:
             if event[0] == "over":
                 self.announced += 1
@@ -91,10 +95,54 @@ class _Checker:
                     "announced once", bool(due.get(event[1])), f"{event[1]} is announced again or too early"
                 )
                 self.over.add((event[1], due[event[1]].pop(0)))
+                self._group(event[1], groups.pop(event[1], None))
+            elif event[0] == "group":
+                self._expect("groups", event[1] not in groups, f"two rows of group {event[1]}")
+                groups[event[1]] = tuple(event[2:])
             else:
                 self._row(*event[1:])
+        self._unkeyed_groups(groups)
         missing = [key for key, epochs in due.items() if epochs]
         self._expect("announced", not missing, f"finished but not announced: {missing}")
+
+    def _group(self, key: Any, found: Any) -> None:
+        """The final row of a key that is over: all results of its last life, none where there are none."""
+        if not self.script.settings.group:
+            return
+        life = max(epoch for known, epoch in self.over if known == key)
+        self._same_group(
+            key, found, [took.row.id for took in self.by_id.values() if (took.key, took.epoch) == (key, life)]
+        )
+
+    def _same_group(self, key: Any, found: Any, members: list[int]) -> None:
+        results = Counter(
+            {
+                result: count
+                for result, count in self.model.results().items()
+                if any(each in members for each in result[1])
+            }
+        )
+        lists = zip(*(ids for _, ids in results.elements()), strict=True)
+        wanted = (results.total(), [sorted(each for each in ids if each is not None) for ids in lists])
+        self._same("groups", found, wanted if results else None, f"the row of group {key}")
+
+    def _unkeyed_groups(self, groups: dict[Any, Any]) -> None:
+        """Rows with null keys are grouped too, final once all inputs that bring them have ended."""
+        preserved = [self.model.sides[i] for i in self.script.settings.preserved]
+        if self.script.settings.group and not self.unkeyed_over and all(side.ended for side in preserved):
+            self.unkeyed_over = True
+            members: dict[Any, list[int]] = {}
+            for took in self.model.unkeyed:
+                members.setdefault(took.key, []).append(took.row.id)
+            for key, ids in members.items():
+                self._same_group(key, groups.pop(key, None), ids)
+        self._same("groups", groups, {}, "groups that are not over")
+
+    def _groups_held(self) -> None:
+        wanted = {key for key, epoch in self.model.result_keys() if (key, epoch) not in self.over}
+        if not self.unkeyed_over:
+            wanted |= {took.key for took in self.model.unkeyed}
+        self._same("groups held", self.player.groups(), wanted, "groups that are not final")
 
     def _row(self, key: Any, ids: Ids, xs: tuple[Any, ...]) -> None:
         self.found[self.at, ids] += 1
@@ -129,11 +177,16 @@ class _Checker:
             self._same("counters", left, len(side.live_ids), f"rows of {name} stored and not gone")
             for what in ("rows", "null_keys", "stored", "dropped", *REASONS):
                 self._same("counters", counts[what], side.counts[what], f"{name}_{what}")
-        self._same("counters", counters["results"], self.found.total(), "results")
+        if not self.script.settings.group:
+            self._same("counters", counters["results"], self.found.total(), "results")
         self._same("counters", counters["announcements"], self.announced, "announcements")
 
     def _results(self) -> None:
         least = self.model.results()
+        if self.script.settings.group:  # what left was compared as it left, what is held after each operation
+            counted = self.player.run.counters()["results"]
+            self._same("counters", counted, least.total(), "results")
+            return
         if not self.keeps:
             self._expect("results", self.found == least, _difference(self.found, least))
             return

@@ -108,7 +108,13 @@ def script(seed: int) -> Script:
     operations.append(Finish())
     if rng.random() < 0.05:
         operations += _operations(rng, style, sources, clock)
-    return Script(shape.inputs, shape.settings, tuple(operations))
+    return Script(shape.inputs, _grouped(seed, shape), tuple(operations))
+
+
+def _grouped(seed: int, shape: Shape) -> Settings:
+    """Every fourth join that can be is grouped; kept violations leave open which rows count."""
+    possible = shape.settings.propagate and all(one.on_violation != "keep" for one in shape.inputs)
+    return replace(shape.settings, group=possible and Random(f"group {seed}").random() < 0.25)
 
 
 def _operations(rng: Random, style: Style, sources: list[Source], clock: int) -> list[Operation]:

@@ -81,6 +81,7 @@ class Naive:
         self.announced: set[Key] = set()
         self.epoch: Counter[Key] = Counter()
         self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
+        self.alone_keys: set[tuple[Key, int]] = set()  # and their keys with their epochs
         self.unkeyed: list[Took] = []
         self.operation = -1
 
@@ -321,6 +322,8 @@ class Naive:
             self._emit(took)
 
     def _emit(self, took: Took) -> None:
+        if took not in self.unkeyed:
+            self.alone_keys.add((took.key, took.epoch))
         self.alone[self.operation, alone(took, self.script)] += 1
 
     def _useless(self, took: Took) -> bool:
@@ -368,7 +371,16 @@ class Naive:
         known = set(self.announced)
         for side in self.sides:
             known |= side.single | side.seen | set(side.live)
+        if self.script.settings.group:
+            known |= {key for key, epoch in self.result_keys() if epoch == self.epoch[key]}
         return known
+
+    def result_keys(self) -> set[tuple[Key, int]]:
+        """Keys with results so far, and their epochs."""
+        if self.script.settings.forgets_matched:
+            return self.alone_keys
+        matched = {(took.key, took.epoch) for took in self.took if took.input == 0 and self._matched(took)}
+        return self.alone_keys | matched
 
     def _settle(self, keys: set[Key]) -> None:
         """Drop what is useless of these keys, announce what is finished, forget what is closed."""

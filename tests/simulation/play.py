@@ -162,7 +162,7 @@ def plan(script: Script) -> Plan:
     """The planned join, with the script's settings put in."""
     settings = script.settings
     streams = [_stream(i, declared, settings) for i, declared in enumerate(script.inputs)]
-    planned = sj.join(
+    joined = sj.join(
         *streams,
         how=settings.how,
         where=_WHERE if settings.where else None,
@@ -171,7 +171,11 @@ def plan(script: Script) -> Plan:
         operator=settings.operator,
         purge=None if settings.purge == "immediate" else PURGES[settings.purge],
         propagate=settings.propagate,
-    ).plan
+    )
+    if settings.group:
+        ids = {f"ids{i}": (name, "collect") for i, name in enumerate(id_names(script))}
+        joined = joined.group_by(*joined.plan.spec.key_names).agg(n=("*", "count"), **ids)
+    planned = joined.plan
     merging = MergePolicy(
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
@@ -180,6 +184,13 @@ def plan(script: Script) -> Plan:
         spill = SpillAbove(settings.memory, defer=settings.defer)
         spec = dataclasses.replace(spec, strategies=dataclasses.replace(spec.strategies, spill=spill))
     return dataclasses.replace(planned, spec=spec)
+
+
+def id_names(script: Script) -> list[str]:
+    """The result columns with the ids of its components; of some joins only the left's leave."""
+    if script.settings.forgets_matched:
+        return ["id"]
+    return [f"{name}_id" for name in NAMES[: len(script.inputs)]]
 
 
 def table(stream: Stream, rows: Iterable[Row], settings: Settings) -> pa.Table:
@@ -221,7 +232,8 @@ class _Watched(LocalRun):
 
 @dataclass
 class Emitted:
-    """What one operation gave. Events are ("row", key, ids, xs) or ("over", key), as emitted."""
+    """What one operation gave. Events are ("row", key, ids, xs) or ("over", key), as emitted; of a
+    join that is grouped ("group", key, count, ids of each component) in place of rows."""
 
     events: list[tuple[Any, ...]] = field(default_factory=list)
     violations: list[tuple[int, str, bool, int]] = field(default_factory=list)
@@ -236,12 +248,8 @@ class Player:
         self.plan = plan(script)
         self.keys = len(script.inputs[0].types)
         names = self.plan.spec.output.names
-        alone = script.settings.forgets_matched  # only the left input's columns leave
-        self.ids = [
-            names.index("id" if alone else f"{NAMES[i]}_id")
-            for i in range(1 if alone else len(script.inputs))
-        ]
-        self.xs = [names.index("x" if alone else f"{NAMES[i]}_x") for i in range(len(self.ids))]
+        self.ids = [names.index(name) for name in id_names(script)]
+        self.xs = [names.index(name.removesuffix("id") + "x") for name in id_names(script)]
         self.run = self._start(None)
 
     def _start(self, snapshot: bytes | None) -> _Watched:
@@ -320,6 +328,10 @@ class Player:
             if isinstance(output, Results):
                 columns = [column.to_pylist() for column in output.rows.columns]
                 for row in zip(*columns, strict=True):
+                    if self.settings.group:
+                        count, *lists = row[self.keys :]
+                        emitted.events.append(("group", normal(row[: self.keys]), count, lists))
+                        continue
                     ids, xs = tuple(row[i] for i in self.ids), tuple(row[i] for i in self.xs)
                     emitted.events.append(("row", normal(row[: self.keys]), ids, xs))
             elif isinstance(output, Finished):
@@ -339,6 +351,16 @@ class Player:
         ]
         return sorted(np.concatenate(parts).tolist()) if parts else []
 
+    def groups(self) -> set[tuple[Any, ...]]:
+        """The keys with groups that are not final yet."""
+        if self.run.join.groups is None:
+            return set()
+        found = set()
+        for side in self.run.join.groups.sides:
+            columns = [column.to_pylist() for column in side.live().keys]
+            found |= {normal(key) for key in zip(*columns, strict=True)}
+        return found
+
     def remembered(self, number: int) -> tuple[int, int, int, int]:
         """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
         join = self.run.join
@@ -354,7 +376,7 @@ def _known(run: LocalRun) -> list[Any]:
     counted = [intake.arrived for intake in run._intakes]
     facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
     summary = run.state()
-    return [facts, followed, counted, summary.rows, summary.promises, summary.waiting]
+    return [facts, followed, counted, summary.rows, summary.promises, summary.waiting, summary.groups]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

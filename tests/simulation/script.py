@@ -205,6 +205,7 @@ class Settings(_Compact):
     purge: str = "immediate"  # what the model knows; other ways only for streams that keep their promises
     how: str = "inner"
     where: bool = False  # whether `passes` is a condition on the joined row
+    group: bool = False  # whether rows leave by key: how many, and their ids
 
     @property
     def preserved(self) -> tuple[int, ...]:

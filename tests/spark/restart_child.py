@@ -2,7 +2,7 @@
 
 Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file of its own, so that
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
-"done" when all files are read.
+"done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key.
 """
 
 import sys
@@ -30,6 +30,8 @@ def main(folder: Path) -> None:
         ),
         buckets=3,
     )
+    if (folder / "grouped").exists():
+        joined = joined.group_by("k", "a").agg(n=("*", "count"), total=("b", "sum"), most=("b", "max"))
     out = folder / "out"
     out.mkdir(exist_ok=True)
 

@@ -165,6 +165,24 @@ def check(folder: Path, kills: int, seed: int) -> None:
     assert announced == Counter(ended), f"seed {seed}: {log}"
 
 
+def grouped(rows: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
+    """The final rows of the keys that end."""
+    groups: dict[tuple[int, object], list[int]] = {}
+    for k, a, b in rows.elements():
+        if k < (BATCHES - 2) * KEYS:
+            groups.setdefault((k, a), []).append(b)
+    return Counter((*group, len(bs), sum(bs), max(bs)) for group, bs in groups.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [4, 5])
+def test_five_kills_lose_and_double_no_group(tmp_path: Path, seed: int) -> None:
+    expected = grouped(make_input(tmp_path, seed))
+    (tmp_path / "grouped").touch()
+    log = kill_until_done(tmp_path, 5, seed)
+    assert content(tmp_path, "rows") == expected, f"seed {seed}: {log}"
+
+
 def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     check(tmp_path, kills=5, seed=2026)
 

@@ -5,7 +5,8 @@ within the window after its item opened. The same streams are joined twice. The 
 lets tuples go when they are older than the window. PWJoin also heeds punctuations: an item is opened
 once, so a bid need not be kept; "no more bids for item 180" lets the item go before its window ends,
 and says downstream that it is over. An auction that outlasts the window is over when its item leaves
-the window, before its own end (early propagation, section 4.4).
+the window, before its own end (early propagation, section 4.4). So PWJoin can count: grouped by item,
+it gives each count once, when it is final. The window join never knows, and gives the joined rows.
 
 Both inputs have the window, as in the paper's experiments. That on Bid changes no result, since no
 bid comes before its item opened; without it the window join would keep bids for ever.
@@ -50,8 +51,10 @@ class Watched:
 
     operator: str
     label: str
+    counts: bool = False  # whether it counts, or gives the joined rows
     held: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in INPUTS})
     promises: list[int] = field(default_factory=list)  # keys remembered as closed on one input
+    groups: list[int] = field(default_factory=list)  # partial counts
     results: list[pa.Table] = field(default_factory=list)
     announced: list[list[int]] = field(default_factory=list)  # items known to be over
 
@@ -65,7 +68,7 @@ Run = Callable[[AuctionStreams, float, Callable[[int], None]], tuple[Watched, Wa
 
 def both_joins() -> tuple[Watched, Watched]:
     """PWJoin and the window join, not run yet."""
-    return Watched("pwjoin", "window and punctuations"), Watched("wjoin", "window alone")
+    return Watched("pwjoin", "window and punctuations", counts=True), Watched("wjoin", "window alone")
 
 
 def auction_join(operator: str, window_us: int, opened: Any = OPEN_SCHEMA, bids: Any = BID_SCHEMA) -> Joined:
@@ -97,6 +100,14 @@ def auction_join(operator: str, window_us: int, opened: Any = OPEN_SCHEMA, bids:
     )
 
 
+def watched_join(watched: Watched, window_us: int, *sources: Any) -> Joined:
+    """The join that is watched, counting if it can."""
+    joined = auction_join(watched.operator, window_us, *sources)
+    if not watched.counts:
+        return joined
+    return joined.group_by("item_id", "description").agg(bids=("*", "count"), best=("price", "max"))
+
+
 def run_local(
     streams: AuctionStreams, batch_hours: float, tick: Callable[[int], None]
 ) -> tuple[Watched, Watched]:
@@ -104,7 +115,7 @@ def run_local(
     joins = both_joins()
     done = 0
     for watched in joins:
-        run = auction_join(watched.operator, streams.window_us).local()
+        run = watched_join(watched, streams.window_us).local()
         for piece in streams.batches(batch_hours):
             watched.results.append(run.step(piece))
             over: list[Any] = [one.patterns[0] for one in run.punctuations()]
@@ -113,6 +124,7 @@ def run_local(
             for name, rows in state.rows.items():
                 watched.held[name].append(rows)
             watched.promises.append(state.promises)
+            watched.groups.append(state.groups)
             done += 1
             tick(done)
     return joins
@@ -132,20 +144,32 @@ def batch_join(streams: AuctionStreams) -> pa.Table:
 
 
 def check_answer(watched: Watched, expected: pa.Table) -> None:
-    """The join gave exactly the rows of the batch join."""
+    """The join gave exactly the rows of the batch join; where it counts, those of its group by, for
+    the items that are over.
+    """
+    order = _ORDER
+    if watched.counts:
+        over = pa.array([item for items in watched.announced for item in items], pa.int64())
+        expected, order = _counted(expected.filter(pc.is_in(expected["item_id"], over))), _ORDER[:1]
     found = pa.concat_tables(watched.results).select(expected.column_names).cast(expected.schema)
-    if not found.sort_by(_ORDER).equals(expected.sort_by(_ORDER)):
+    if not found.sort_by(order).equals(expected.sort_by(order)):
         raise InvariantBroken(
             f"the join with {watched.label} gave {len(found):,} rows that differ from the batch join's "
             f"{len(expected):,}; please report this with the command you ran"
         )
 
 
+def _counted(results: pa.Table) -> pa.Table:
+    """The batch answer to the question."""
+    counted = results.group_by(["item_id", "description"]).aggregate([([], "count_all"), ("price", "max")])
+    return counted.rename_columns({"count_all": "bids", "price_max": "best"})
+
+
 def announced_in(watched: Watched, streams: AuctionStreams) -> Ints:
     """The batch in which each item was announced as over, -1 = not yet; checked to be true.
 
     Announced are, once each, the items whose punctuation has come or whose window has passed, and
-    no result of an item comes in a later batch.
+    each count comes in the batch in which its item is announced.
     """
     auctions, bids = streams.auctions(), streams.bids()
     batch = np.full(streams.items, -1)
@@ -156,12 +180,12 @@ def announced_in(watched: Watched, streams: AuctionStreams) -> Ints:
     times = since_start_us(bids.filter(pc.invert(bids["is_end"]))["bid_time"])
     if len(times):
         over |= auctions.open_us + streams.window_us < times[-1]
-    late_results = any(
-        np.any((batch[item] >= 0) & (batch[item] < number))
+    at_other_times = any(
+        np.any(batch[item] != number)
         for number, rows in enumerate(watched.results)
         for item in [rows["item_id"].to_numpy() - FIRST_ITEM]
     )
-    if sum(map(len, watched.announced)) != over.sum() or np.any((batch >= 0) != over) or late_results:
+    if sum(map(len, watched.announced)) != over.sum() or np.any((batch >= 0) != over) or at_other_times:
         raise InvariantBroken(
             f"the join with {watched.label} announced other items as over than those that are; "
             "please report this with the command you ran"
@@ -179,10 +203,12 @@ def show(streams: AuctionStreams, run: Run, console: Console, out: Path, batch_h
     say(f"[bold]How many bids does an item get within {hours} of its opening?[/] open ⋈ bid on its number\n")
     say(
         "The same two streams are joined twice. The first join heeds what the streams say of themselves: an "
-        "item is opened once, and 'no more bids for item 180' when its auction ends (punctuations). The "
-        f"second knows only the window: what is older than {hours} can go.\n"
+        "item is opened once, and 'no more bids for item 180' when its auction ends (punctuations). So it "
+        "can count, and gives each item's count once, when it is final. The second knows only the window: "
+        f"what is older than {hours} can go.\n"
     )
-    console.print(auction_join("pwjoin", streams.window_us).explain(), highlight=False, soft_wrap=True)
+    counting = watched_join(both_joins()[0], streams.window_us)
+    console.print(counting.explain(), highlight=False, soft_wrap=True)
     console.print()
     expected, cuts = batch_join(streams), streams.cuts_us(batch_hours)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -194,12 +220,14 @@ def show(streams: AuctionStreams, run: Run, console: Console, out: Path, batch_h
     pwjoin, wjoin = both
     batch = announced_in(pwjoin, streams)
     total = len(streams.open()) + len(streams.bids())
+    counts = pa.concat_tables(pwjoin.results)
     say(
-        f"{len(expected):,} results from {total:,} rows of {streams.hours:g} hours; both joins gave the same "
-        "as the batch join over all rows gives.\n"
+        f"{len(expected):,} results from {total:,} rows of {streams.hours:g} hours, as the batch join over "
+        f"all rows has them; and {len(counts):,} final counts, as its group by has them, each given in the "
+        "batch in which its item was known to be over.\n"
     )
     console.print(_holdings(wjoin, pwjoin))
-    console.print(_first_over(streams, expected, batch, cuts))
+    console.print(_first_counts(streams, counts, batch, cuts))
     for sentence in _how_early(streams, batch, cuts):
         say(sentence + "\n")
     chart = state_chart(pwjoin, wjoin, cuts)
@@ -237,6 +265,7 @@ def _holdings(*joins: Watched) -> Table:
         ("  bids, at most", lambda one: max(one.held["bid"])),
         ("tuples, on average", lambda one: round(sum(one.state_rows) / len(one.state_rows))),
         ("promises remembered, at most", lambda one: max(one.promises)),
+        ("partial counts, at most", lambda one: max(one.groups)),
         ("items announced as over", lambda one: sum(map(len, one.announced))),
     ]
     for what, of in figures:
@@ -244,17 +273,17 @@ def _holdings(*joins: Watched) -> Table:
     return table
 
 
-def _first_over(streams: AuctionStreams, results: pa.Table, batch: Ints, cuts: Ints) -> Table:
-    """The first items known to be over, with the final answer of each."""
-    table = Table(title="The first items over, as a later step learns it (hours)", title_justify="left")
-    for name in ("item", "bids", "opened at", "announced at", "by the window alone at"):
-        table.add_column(name, justify="right")
-    bids = np.bincount(results["item_id"].to_numpy() - FIRST_ITEM, minlength=streams.items)
-    opened = streams.auctions().open_us
-    over = np.flatnonzero((batch >= 0) & (bids > 0))
-    for item in over[np.argsort(batch[over], kind="stable")][:5].tolist():
-        moments = (opened[item], cuts[batch[item]], opened[item] + streams.window_us)
-        table.add_row(str(item + FIRST_ITEM), str(bids[item]), *(_clock(int(us)) for us in moments))
+def _first_counts(streams: AuctionStreams, counts: pa.Table, batch: Ints, cuts: Ints) -> Table:
+    """The first counts that were final, as they were given."""
+    table = Table(title="The first counts, each given once, when it is final (hours)", title_justify="left")
+    for name in ("item", "", "bids", "best", "opened at", "final at", "by window"):
+        table.add_column(name, justify="left" if name == "" else "right")
+    for row in counts.slice(0, 5).to_pylist():
+        item = row["item_id"] - FIRST_ITEM
+        opened = int(streams.auctions().open_us[item])
+        moments = (opened, int(cuts[batch[item]]), opened + streams.window_us)
+        about = (str(row["item_id"]), row["description"], str(row["bids"]), f"{row['best']:.2f}")
+        table.add_row(*about, *map(_clock, moments))
     return table
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab.demo_auction import INPUTS, Watched, auction_join, both_joins
+from streamjoin.lab.demo_auction import INPUTS, Watched, both_joins, watched_join
 from streamjoin.sources.auction import BID_SCHEMA, OPEN_SCHEMA, AuctionStreams
 from streamjoin.spark.metrics import MetricsLog, read_log
 from streamjoin.spark.session import session
@@ -80,7 +80,7 @@ def watch(
     log = MetricsLog(folder / f"{watched.operator}.jsonl")
     spark.streams.addListener(log)
     try:
-        elements = auction_join(watched.operator, streams.window_us, opened, bids).elements()
+        elements = watched_join(watched, streams.window_us, opened, bids).elements()
         writer = elements.writeStream.foreachBatch(_collect(watched))
         checkpoint = str(folder / f"checkpoint-{watched.operator}")
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -116,6 +116,7 @@ def _read_metrics(watched: Watched, log: Path) -> None:
         time.sleep(0.1)
     lines = read_log(log)
     watched.promises = [line["promises"] for line in lines]
+    watched.groups = [line["groups"] for line in lines]
     for name in INPUTS:
         changes = [
             line[f"{name}_stored"] - line[f"{name}_purged"] - line[f"{name}_invalidated"] for line in lines

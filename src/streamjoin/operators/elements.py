@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from streamjoin.batch import Batch
+from streamjoin.kernels.assemble import Component
 from streamjoin.operators.admission import Violation
 
 
@@ -33,9 +35,10 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Joined rows in the join's output columns."""
+    """Joined rows in the join's output columns, and the tuples that they are made of."""
 
     rows: pa.RecordBatch
+    components: Sequence[Component] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,16 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory."""
+    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
+    and the partial rows of groups that are not final yet.
+    """
 
     rows: int
     nbytes: int
     promises: int
     waiting: int
     resident_bytes: int
+    groups: int = 0
 
 
 Output: TypeAlias = Results | Finished | Violation

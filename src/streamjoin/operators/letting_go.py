@@ -21,6 +21,7 @@ from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
+from streamjoin.operators.group_by import GroupBy
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
@@ -58,6 +59,7 @@ class LettingGo:
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
+        self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
@@ -76,13 +78,15 @@ class LettingGo:
         residency = self.names.residency
         resident = self.nbytes if residency.limit_bytes is None else residency.resident_bytes
         waiting = sum(map(len, self.unsettled)) + (0 if self.debts is None else int(self.debts.owed.sum()))
-        return Held(rows, self.nbytes, promises, waiting, resident)
+        groups = 0 if self.groups is None else len(self.groups)
+        return Held(rows, self.nbytes, promises, waiting, resident, groups)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all runs, dead rows included."""
         waiting = [*(each.side for each in self.pledges), *(each.side for each in self.scheduled)]
-        tuples = sum(side.nbytes for side in (*self.sides, *waiting))
+        groups: tuple[Side, ...] = () if self.groups is None else self.groups.sides
+        tuples = sum(side.nbytes for side in (*self.sides, *waiting, *groups))
         return tuples + sum(promises.nbytes for promises in self.promises) + self.announced.side.nbytes
 
     def seen(self) -> list[Seen]:
@@ -137,6 +141,8 @@ class LettingGo:
             for key_set in promises.key_sets:
                 yield key_set.side
         yield self.announced.side
+        if self.groups is not None:
+            yield self.groups.keyed()
 
     def _settle_due(self, *, idle: bool, ended: bool = False) -> Iterator[Output]:
         waiting = sum(map(len, self.unsettled))
@@ -238,7 +244,7 @@ class LettingGo:
         for start in range(0, len(rows), self.spec.frame_rows):
             some = rows[start : start + self.spec.frame_rows]
             self.results += len(some)
-            yield Results(pad((batch, some), first, output))
+            yield Results(pad((batch, some), first, output), [(batch, some)])
 
     def _announce(self, keys: Batch, finished: Mask, closed_by_all: Mask) -> Iterator[Output]:
         """Tell of finished keys once; forget promises that nobody can break any more."""

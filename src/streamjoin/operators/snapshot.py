@@ -39,6 +39,8 @@ def sides_of(join: StreamJoin) -> Iterator[Side]:
     for scheduled in join.scheduled:
         yield scheduled.side
     yield join.announced.side
+    if join.groups is not None:
+        yield from join.groups.sides
 
 
 def store(join: StreamJoin, save: Callable[[Run], str]) -> Manifest:

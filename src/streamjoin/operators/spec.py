@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamjoin.batch import Layout
 from streamjoin.metadata import Arrival, OnViolation
 from streamjoin.operators.drivers import RoundRobin
+from streamjoin.operators.grouping import Grouping
 from streamjoin.operators.join_type import INNER, JoinType
 from streamjoin.operators.orders import Sequential
 from streamjoin.operators.predicate import Predicate
@@ -62,6 +63,7 @@ class JoinSpec:
     buckets: int = 1
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
+    grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
     monitored: bool = True  # False only to measure what the constraint monitor costs
 
     @property
@@ -92,6 +94,11 @@ class JoinSpec:
     def key_names(self) -> list[str]:
         return list(self.output.names[: len(self.key_types)])
 
+    @property
+    def emits(self) -> pa.Schema:
+        """The columns of what leaves."""
+        return self.output if self.grouping is None else self.grouping.output
+
     def first_column(self, number: int) -> int:
         """Where the output columns of one input begin, beside the key."""
         return len(self.key_types) + sum(len(spec.layout.payload_types) for spec in self.inputs[:number])
@@ -105,9 +112,11 @@ class JoinSpec:
         """What must not change between a stop and a restart."""
         how = {} if self.how == INNER else {"how": self.how.name}
         where = {} if self.where is None else {"where": self.where.text}
+        grouping = {} if self.grouping is None else {"grouping": self.grouping.text}
         return {
             **how,
             **where,
+            **grouping,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],

@@ -51,6 +51,15 @@ class StreamJoin(LettingGo):
 
     def process(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         """Work through one batch; must be exhausted before anything else is asked."""
+        if self.groups is None:
+            yield from self._work(arrivals)
+            return
+        yield from self.groups.over(self._work(arrivals))
+        if all(self.promises[i].ended for i in self.spec.how.preserved):
+            yield from self.groups.finish_unkeyed()
+        self.groups.end_batch()
+
+    def _work(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         self.step += 1
         self.names.begin(self.step)
         self.names.residency.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
@@ -215,10 +224,10 @@ class StreamJoin(LettingGo):
         parts = self.debts.parts(only_largest=not ended)
         for part in parts:
             for frame in self.debts.frames(part, self.sides, windows, self.spec.frame_rows):
-                rows = self._passing(frame)[1]
+                passing, rows = self._passing(frame)
                 if rows.num_rows:
                     self.results += rows.num_rows
-                    yield Results(rows)
+                    yield Results(rows, passing)
             self.debts.settle(part)
         if parts:
             yield from self._catch_up()
@@ -236,7 +245,7 @@ class StreamJoin(LettingGo):
                 matches.note(passing)
                 if how.combinations and rows.num_rows:
                     self.results += rows.num_rows
-                    yield Results(rows)
+                    yield Results(rows, passing)
         if how.forgets_matched:
             yield from self._forget_matched(probe, matches)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamjoin.metadata import Clustered, Stream
+from streamjoin.plan.grouping import about_groups
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
 from streamjoin.plan.safety import Bound, closes_keys
@@ -16,7 +17,7 @@ def explain(plan: Plan) -> str:
     lines = [
         f"{plan.options.name}: {names}",
         f"  {plan.spec.how.name} join on {keys} ({types}), goal {plan.options.goal}",
-        f"  result: {', '.join(plan.spec.output.names)}",
+        f"  result: {', '.join(plan.spec.emits.names)}",
         "",
         "What is known of each input",
     ]
@@ -25,6 +26,7 @@ def explain(plan: Plan) -> str:
     if plan.options.operator is not None:
         lines.append(f"  {PRESETS[plan.options.operator].says}")
     lines += [f"  {choice} ({why})" for choice, why in plan.reasons]
+    lines += about_groups(plan)
     lines += ["", "Is the state bounded?"]
     for bound in plan.bounds:
         lines += _verdict(bound)

@@ -148,22 +148,26 @@ class UnpackElements:
             name = self.spec.inputs[number].name
             columns = self._violation_columns(number, data)
         count = data.num_rows
-        arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in self.spec.output]
+        arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in self.spec.emits]
         tags = [
             pa.array([KIND_NAMES[kind]] * count, pa.string()),
             pa.array([name] * count, pa.string()),
             pa.nulls(count, pa.string()) if texts is None else pa.array(texts, pa.string()),
             pa.array([reason] * count, pa.string()),
         ]
-        return pa.RecordBatch.from_arrays([*arrays, *tags], schema=elements_schema(self.spec.output))
+        return pa.RecordBatch.from_arrays([*arrays, *tags], schema=elements_schema(self.spec.emits))
 
     def _violation_columns(self, number: int, data: pa.RecordBatch) -> dict[str, Any]:
         spec = self.spec.inputs[number]
         first = 2 if spec.layout.timed else 1
         names = [*self.spec.key_names, *self.spec.payload_names(number)]
-        return dict(
+        found = dict(
             zip(names, data.columns[first:], strict=False)
         )  # a semi join's right columns do not leave
+        grouping = self.spec.grouping
+        if grouping is None:
+            return found
+        return {name: found[name] for name in grouping.columns if name in found}
 
 
 def elements_schema(output: pa.Schema) -> pa.Schema:

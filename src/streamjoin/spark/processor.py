@@ -34,7 +34,7 @@ from streamjoin.state.keepers import RunFiles
 from streamjoin.state.manifest import Manifest
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes")
+GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")
 SEEN = tuple(field.name for field in fields(Seen))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
@@ -169,4 +169,4 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
     seen = [value for one in join.seen() for value in astuple(one)]
-    return [held.rows, held.nbytes, held.promises, held.waiting, held.resident_bytes, *seen]
+    return [*astuple(held), *seen]

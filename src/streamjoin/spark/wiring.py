@@ -23,9 +23,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Closing, Control, Marked, Stream
+from streamjoin.operators.aggregates import Collect, Extreme
+from streamjoin.operators.grouping import Aggregate
 from streamjoin.operators.join_type import INNER
 from streamjoin.operators.spec import JoinSpec, within_memory
 from streamjoin.operators.spilling import check_share
+from streamjoin.plan.grouping import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.spark.buckets import bucket_labels
@@ -84,6 +87,8 @@ class SparkJoin:
         _refuse_unbuilt(plan)
         check_session(spark)
         if frames[0].isStreaming:
+            if (text := never_final(plan)) is not None:
+                raise InvalidJoin(text)
             text = warning_text(plan.bounds)
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
@@ -105,8 +110,9 @@ class SparkJoin:
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
-        # tuples that match nothing are known to when the inputs end, which batch inputs do
-        ends = bool(self.spec.how.preserved) and not self.plan.streams[0].source.isStreaming
+        # tuples that match nothing, and final rows, are known when the inputs end, which batch inputs do
+        needed = bool(self.spec.how.preserved) or self.spec.grouping is not None
+        ends = needed and not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
             BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
             from_arrow_schema(emitter.schema),
@@ -122,9 +128,9 @@ class SparkJoin:
 
     def dataframe(self) -> DataFrame:
         """The result rows, by the shorter way where their types allow it."""
-        if not can_be_direct(self.spec.output):
+        if not can_be_direct(self.spec.emits):
             return self.rows(self.emitted(Packed()))
-        emitted = self.emitted(RowsOnly(self.spec.output))
+        emitted = self.emitted(RowsOnly(self.spec.emits))
         rows = emitted.select(
             *(
                 _from_micros(quoted(field.name), field.dataType).alias(field.name)
@@ -153,7 +159,17 @@ class SparkJoin:
         return rows.where(F.expr(where) if others is None else others | F.expr(where))
 
     def output_type(self) -> T.StructType:
-        """The output columns in Spark's types."""
+        """The columns of what leaves, in Spark's types."""
+        joined = self._joined_type()
+        grouping = self.spec.grouping
+        if grouping is None:
+            return joined
+        groups = [joined[name] for name in grouping.columns]
+        answers = [T.StructField(one.name, _answer_type(one, joined)) for one in grouping.aggregates]
+        return T.StructType([*groups, *answers])
+
+    def _joined_type(self) -> T.StructType:
+        """The columns of a joined row in Spark's types."""
         fields = [
             T.StructField(name, dtype)
             for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
@@ -268,6 +284,14 @@ def _refuse_unbuilt(plan: Plan) -> None:
             raise InvalidJoin(
                 f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
             )
+
+
+def _answer_type(asked: Aggregate, joined: T.StructType) -> T.DataType:
+    if isinstance(asked.accumulator, Extreme):
+        return joined[asked.column].dataType
+    if isinstance(asked.accumulator, Collect):
+        return T.ArrayType(joined[asked.column].dataType)
+    return from_arrow_type(asked.accumulator.result)
 
 
 def _from_micros(name: str, dtype: T.DataType) -> Any:
