@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch
 from streamjoin.operators.admission import Violation
+from streamjoin.state.promises import KeyPatterns
 
 
 @dataclass(slots=True)
@@ -46,6 +47,13 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedWide:
+    """Ranges, patterns or all keys for which no result follows; only for a join that feeds another."""
+
+    patterns: tuple[KeyPatterns, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Live tuples, bytes of all runs, promises remembered, keys whose promises wait."""
 
@@ -55,4 +63,4 @@ class Held:
     waiting: int
 
 
-Output: TypeAlias = Results | Finished | Violation
+Output: TypeAlias = Results | Finished | FinishedWide | Violation

@@ -19,7 +19,7 @@ from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
-from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
+from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Results
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.progress import END_OF_TIME, Progress
@@ -27,6 +27,7 @@ from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
+from streamjoin.operators.telling import Telling
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
 from streamjoin.state.run import Run, match
 from streamjoin.state.side import KeySet, RunNames, Side
@@ -56,6 +57,8 @@ class LettingGo:
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
+        only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
+        self.telling = Telling(spec.key_types, only_end=only_end) if spec.feeds_join else None
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
         self.reached = self.progress.of_all()
@@ -100,6 +103,8 @@ class LettingGo:
             yield from self._settle(distinct, NewPromise(i, self.promises[i].close_keys))
             return
         touched = [distinct]
+        if self.telling is not None:
+            self.telling.stale |= bool(patterns)
         for pattern in patterns:
             self.promises[i].close_pattern(pattern)
             self.progress.ended[i] = self.promises[i].ended
@@ -234,6 +239,14 @@ class LettingGo:
                 self.pledges[i].forget(over)
                 self.scheduled[i].forget(over)
             self.announced.remove(over)
+
+    def _tell(self) -> Iterator[Output]:
+        """Tell the join that follows of ranges and patterns that are over, and of the end."""
+        if self.telling is not None:
+            self.telling.look(self.promises)
+            told = self.telling.take(self.unsettled)
+            if told:
+                yield FinishedWide(told)
 
     # Time
 

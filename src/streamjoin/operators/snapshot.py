@@ -65,7 +65,9 @@ def _settle_as_run(join: StreamJoin) -> None:
 
 
 def _facts(join: StreamJoin) -> dict[str, Any]:
+    told = {} if join.telling is None else {"told": join.telling.to_json()}
     return {
+        **told,
         "step": join.step,
         "own progress": join.progress.own,
         "ended": join.progress.ended,
@@ -122,6 +124,8 @@ def restore(spec: JoinSpec, manifest: Manifest, load: Callable[[str, Side], Batc
         scheduled.patterns = [
             (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
         ]
+    if join.telling is not None:
+        join.telling.restore(facts["told"])
     if "seen" in facts:
         join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     keys_only = spec.inputs[0].layout.keys_only

@@ -61,6 +61,7 @@ class JoinSpec:
     buckets: int = 1
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
+    feeds_join: bool = False  # a join follows: it is told of ranges and of the end too
     monitored: bool = True  # False only to measure what the constraint monitor costs
 
     @property
@@ -89,9 +90,11 @@ class JoinSpec:
         """What must not change between a stop and a restart."""
         how = {} if self.how == INNER else {"how": self.how.name}
         where = {} if self.where is None else {"where": self.where.text}
+        feeds = {"feeds a join": True} if self.feeds_join else {}
         return {
             **how,
             **where,
+            **feeds,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],

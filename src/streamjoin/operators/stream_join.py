@@ -68,6 +68,7 @@ class StreamJoin(LettingGo):
         yield from self._advance(arrivals)
         yield from self._keep_schedules()
         yield from self._settle_due(idle=True)
+        yield from self._tell()
         for side in self.sides:
             side.drop_dead()
         self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
