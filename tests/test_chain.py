@@ -120,6 +120,23 @@ def test_a_range_of_one_value_is_passed_on(way):
 
 
 @in_every_way
+def test_a_range_of_all_values_does_not_end_the_stream(way):
+    """A row without a key may still come: it is in no range, and an outer join gives it."""
+    run = Story(chain(lower("left"), how="left"), way)
+    run.push("c", "k z\n5 1")
+    for name in "ab":
+        run.punctuate(name, k=sj.between(None, 5))
+        run.punctuate(name, k=sj.between(6, None))
+    assert run.held()["c"] == 0
+    assert run.push("a", "k x\n- 1") == [(None, 1, None, None)]
+    assert run.violations() == []
+    run.end("a")
+    run.end("b")
+    run.push("a", "k x\n- 2")
+    assert run.violations() == [("a", "after_promise", None, 2)]
+
+
+@in_every_way
 def test_patterns_of_composite_keys_are_passed_on(way):
     one = sj.join(
         stream("a", "k j x", key=["k", "j"], unique=True),

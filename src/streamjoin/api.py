@@ -133,7 +133,7 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
         refuse_connect(source, name)
         return arrow_schema(source), source
     raise InvalidJoin(
-        f"stream {name!r}: give a Spark DataFrame, a pyarrow.Schema or a join, not a {type(source).__name__}"
+        f"stream {name!r}: give a Spark DataFrame or a pyarrow.Schema, not a {type(source).__name__}"
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import decimal
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,7 +86,8 @@ def _decoded(code: Any, dtype: pa.DataType) -> Any:
         return _EXACT.scaleb(decimal.Decimal(code), -dtype.scale)
     if pa.types.is_floating(dtype):
         bits = code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF)
-        return np.array([bits], np.int64).view(np.float64).item()
+        value = np.array([bits], np.int64).view(np.float64).item()
+        return math.nan if math.isnan(value) else value  # there are many NaN, one stands for all
     if pa.types.is_integer(dtype) or pa.types.is_boolean(dtype):
         return bool(code) if pa.types.is_boolean(dtype) else code
     width = pa.int32() if dtype.bit_width == 32 else pa.int64()
@@ -187,9 +189,16 @@ class RangeSet:
         return RangeSet(self.dtype, [low for low, _ in new], [high for _, high in new])
 
     def patterns(self) -> list[Range]:
-        """The ranges as patterns of values; one whose ends cannot be said as values is left out."""
-        bounds = zip(self.low, self.high, strict=True)
-        return [found for low, high in bounds if (found := self._pattern(low, high)) is not None]
+        """The ranges as patterns of values; one whose ends cannot be said as values is left out.
+
+        A range of all values is said in two: as one it would be a wildcard, which nulls match too.
+        """
+        found = [self._pattern(low, high) for low, high in zip(self.low, self.high, strict=True)]
+        if len(found) == 1 and found[0] == Range(None, None):
+            width = self.dtype.byte_width if pa.types.is_fixed_size_binary(self.dtype) else 0
+            middle = _value(b"\0" * width if _is_bytes(self.dtype) else 0, self.dtype)
+            return [Range(None, middle), Range(middle, None)]
+        return [one for one in found if one is not None]
 
     def _pattern(self, low: Any, high: Any) -> Range | None:
         first = last = None
