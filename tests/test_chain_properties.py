@@ -29,6 +29,7 @@ class Data:
         self.upper = rng.choice(["inner", "inner", "left", "right"])
         self.purge = rng.choice([None, sj.PurgeEvery(9), sj.PurgeEvery(60), "idle"])
         self.streams = {name: self._stream(rng) for name in "abc"}
+        self.declared: dict[str, object] = {}  # of a and b
 
     def _stream(self, rng: Random) -> list[tuple]:
         rows_ = [("row", rng.randrange(KEYS), rng.randrange(100)) for _ in range(rng.randrange(5, 25))]
@@ -45,9 +46,8 @@ class Data:
         return rows_
 
     def join(self) -> sj.Joined:
-        one = sj.join(
-            stream("a", "k x"), stream("b", "k y"), name="lower", how=self.how, purge=self.purge, buckets=1
-        )
+        a, b = (stream(name, COLUMNS[name], **self.declared) for name in "ab")
+        one = sj.join(a, b, name="lower", how=self.how, purge=self.purge)
         return sj.join(sj.stream(one, name="ab", key="k"), stream("c", "k z"), name="upper", how=self.upper)
 
     def order(self, rng: Random) -> list[tuple[str, tuple]]:
