@@ -62,12 +62,12 @@ class Telling:
 
     def take(self, unsettled: Sequence[Batch]) -> tuple[KeyPatterns, ...]:
         """The parts that may be told now: none of their keys is unsettled."""
-        told = [
-            patterns
-            for patterns in self.untold
-            if not any(pattern_mask(patterns, keys.keys).any() for keys in unsettled if len(keys))
-        ]
-        self.untold = [patterns for patterns in self.untold if patterns not in told]
+        told: list[KeyPatterns] = []
+        waiting: list[KeyPatterns] = []
+        for patterns in self.untold:
+            waits = any(pattern_mask(patterns, keys.keys).any() for keys in unsettled if len(keys))
+            (waiting if waits else told).append(patterns)
+        self.untold = waiting
         return tuple(told)
 
     def to_json(self) -> dict[str, Any]:

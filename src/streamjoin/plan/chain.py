@@ -65,19 +65,17 @@ def check_chain(streams: Sequence[Stream], name: str) -> None:
             f"{', '.join(here)} has a schema and {', '.join(there)} a DataFrame; give all inputs of a join "
             "of joins the same, schemas for local() or DataFrames for Spark"
         )
-    _refuse_twice([name, *_joins(streams)], "joins", "give each join its own name=")
-    _refuse_twice(
-        [stream.name for stream in all_streams(streams)],
-        "streams",
-        "give each stream of all joins its own name; to join a join with itself, declare its inputs "
-        "again under other names",
-    )
+    _refuse_twice([name, *_joins(streams)], "join")
+    _refuse_twice([stream.name for stream in all_streams(streams)], "stream")
 
 
-def _refuse_twice(names: Sequence[str], what: str, advice: str) -> None:
+def _refuse_twice(names: Sequence[str], what: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise InvalidJoin(f"in this join of joins, several {what} have the name {', '.join(twice)}; {advice}")
+        raise InvalidJoin(
+            f"in this join of joins, several {what}s have the name {', '.join(twice)}; give each {what} its own "
+            "name= (a join is joined with itself by declaring it again, from streams of other names)"
+        )
 
 
 def all_streams(streams: Sequence[Stream]) -> Iterator[Stream]:
