@@ -73,8 +73,8 @@ def _refuse_twice(names: Sequence[str], what: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InvalidJoin(
-            f"in this join of joins, several {what}s have the name {', '.join(twice)}; give each {what} its own "
-            "name= (a join is joined with itself by declaring it again, from streams of other names)"
+            f"in this join of joins, several {what}s have the name {', '.join(twice)}; give each {what} "
+            "its own name= (a join is joined with itself by declaring it again, from streams of other names)"
         )
 
 
