@@ -25,7 +25,9 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.batch import Batch, Layout
+from streamjoin.chained import run_class
 from streamjoin.keys import hash_keys
+from streamjoin.plan.chain import all_streams
 from streamjoin.state.side import MergePolicy
 
 NOTHING: list[Any] = []
@@ -158,9 +160,11 @@ class Story:
             self._plan = replace(joined.plan, spec=spec)
         self._way = way
         self._hash = one_hash if way == "one hash" else hash_keys
-        self.run = sj.LocalRun(self._plan, snapshot=snapshot, hash_function=self._hash)
-        self._schemas = {stream.name: stream.schema for stream in self._plan.streams}
-        sources = {stream.name: stream.punctuation for stream in self._plan.streams}
+        self._start = run_class(self._plan)
+        self.run = self._start(self._plan, snapshot=snapshot, hash_function=self._hash)
+        self._streams = {stream.name: stream for stream in all_streams(self._plan.streams)}
+        self._schemas = {name: stream.schema for name, stream in self._streams.items()}
+        sources = {name: stream.punctuation for name, stream in self._streams.items()}
         self._controls = {
             name: source.columns
             for name, source in sources.items()
@@ -171,7 +175,7 @@ class Story:
 
     def _tell(self, call: str, *arguments: Any, **named: Any) -> list[tuple[Any, ...]]:
         if self._way == "restarted":
-            self.run = sj.LocalRun(self._plan, snapshot=self.run.snapshot(), hash_function=self._hash)
+            self.run = self._start(self._plan, snapshot=self.run.snapshot(), hash_function=self._hash)
         result = rows(getattr(self.run, call)(*arguments, **named))
         self._punctuations += [punctuation.text() for punctuation in self.run.punctuations()]
         self._violations += [
@@ -192,7 +196,7 @@ class Story:
 
     def _may_be_cut(self, stream: str) -> bool:
         """Where neither time nor a tie within the batch decides, rows may come one by one."""
-        declared = next(found for found in self._plan.streams if found.name == stream)
+        declared = self._streams[stream]
         return declared.time is None and not declared.unique and declared.punctuation is None
 
     def step(self, **texts: str) -> list[tuple[Any, ...]]:

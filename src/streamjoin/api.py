@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from streamjoin.chained import run_class
 from streamjoin.errors import InvalidJoin
 from streamjoin.local import LocalRun
 from streamjoin.metadata import (
     Arrival,
     Control,
     Duration,
+    Inner,
     OnViolation,
     PunctuationSource,
     Stream,
     duration_us,
 )
 from streamjoin.plan.advice import advice
+from streamjoin.plan.chain import inner_of
 from streamjoin.plan.explain import explain
 from streamjoin.plan.grouping import grouped
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
@@ -59,7 +62,8 @@ def stream(
 ) -> Stream:
     """Declare one input of a join and what is known of it.
 
-    `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process.
+    `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process, or a join:
+    then its results are the rows, and its punctuations are passed on where `key` is its own key.
 
     >>> import pyarrow as pa
     >>> news = stream(
@@ -72,7 +76,13 @@ def stream(
     def micros(what: str, value: Duration | None) -> int | None:
         return None if value is None else duration_us(value, what=f"stream {name!r}: {what}")
 
-    schema, frame = _schema_and_frame(source, name)
+    inner = None
+    if isinstance(source, Joined):
+        declared = {"punctuation": punctuation, "arrival": arrival, "sequence": sequence}
+        inner, frame = source._as_input(name, _names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
+        schema = source.plan.spec.emits
+    else:
+        schema, frame = _schema_and_frame(source, name)
     lateness_us = micros("lateness", lateness)
     if frame is not None and frame.isStreaming and (time is None or lateness_us is None):
         time, lateness_us = _from_watermark(frame, time, lateness_us)
@@ -92,6 +102,7 @@ def stream(
         None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
         punctuation,
         on_violation,
+        inner=inner,
         source=frame,
     )
 
@@ -183,7 +194,7 @@ class Joined:
 
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
         """Run in this process; with a `snapshot`, go on from it."""
-        return LocalRun(self.plan, snapshot=snapshot)
+        return run_class(self.plan)(self.plan, snapshot=snapshot)
 
     def dataframe(self) -> DataFrame:
         """The result rows, as an ordinary (streaming) DataFrame."""
@@ -216,6 +227,17 @@ class Joined:
 
         sinks = {"rows": rows, "punctuations": punctuations, "violations": violations}
         return write(self._on_spark(), sinks, checkpoint=checkpoint, trigger=trigger)
+
+    def _as_input(self, name: str, key: tuple[str, ...], declared: dict[str, Any]) -> tuple[Inner, Any]:
+        """What a stream of its results takes over, and on Spark the DataFrame of them."""
+        plan = replace(self.plan, spec=replace(self.plan.spec, feeds_join=True))
+        if all(stream.source is None for stream in plan.streams):
+            return inner_of(plan, name, key, declared), None
+        from streamjoin.spark.chain import passed_on
+
+        wired = Joined(plan)._on_spark()  # noqa: SLF001
+        inner = inner_of(plan, name, key, declared, buckets=wired.spec.buckets)
+        return inner, passed_on(wired, keys=inner.places is not None)
 
     def _on_spark(self) -> SparkJoin:
         without = [stream.name for stream in self.plan.streams if stream.source is None]

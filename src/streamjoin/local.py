@@ -22,7 +22,7 @@ from streamjoin.operators.admission import Violation
 from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.control import ControlIntake
-from streamjoin.operators.elements import Finished, Output, Results
+from streamjoin.operators.elements import Finished, FinishedWide, Output, Results
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, sides_of, to_bytes
 from streamjoin.operators.stream_join import StreamJoin
@@ -33,6 +33,7 @@ from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.punctuation import ANY, Punctuation, pattern
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
 from streamjoin.state.keepers import SpillFolder
+from streamjoin.state.promises import KeyPatterns
 
 _RUN = b"SJLR"
 
@@ -71,6 +72,7 @@ class LocalRun:
             if isinstance(stream.punctuation, Control)
         }
         self._finished: list[Batch] = []
+        self._finished_wide: list[KeyPatterns] = []  # taken at once by the join that follows
         self._violations: list[Violation] = []
         self._spilled = None if plan.spec.memory_share is None else SpillFolder()
         if isinstance(plan.options.where, str):
@@ -99,17 +101,26 @@ class LocalRun:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
         if not isinstance(rows, Mapping):
             raise BadInput(f"step() got a {type(rows).__name__}; give a mapping of stream names to tables")
-        arrived = [intake.arrived for intake in self._intakes]
+        intakes = self._all_intakes()
+        arrived = [intake.arrived for intake in intakes]
         try:
-            arrivals = {
-                (i := self._number(stream)): self._intakes[i].arrivals(table)
-                for stream, table in rows.items()
-            }
+            arrivals = self._read(rows)
         except Exception:  # a batch that is refused leaves no trace
-            for intake, before in zip(self._intakes, arrived, strict=True):
+            for intake, before in zip(intakes, arrived, strict=True):
                 intake.arrived = before
             raise
         return self._process(arrivals)
+
+    def _all_intakes(self) -> list[Intake]:
+        return self._intakes
+
+    def _all_names(self) -> list[str]:
+        return self._names
+
+    def _read(self, rows: Mapping[str, Any]) -> dict[int, Arrivals]:
+        return {
+            (i := self._number(stream)): self._intakes[i].arrivals(table) for stream, table in rows.items()
+        }
 
     def punctuate(self, stream: str, punctuation: Punctuation | None = None, /, **patterns: Any) -> pa.Table:
         """A promise: no more rows of `stream` whose key matches.
@@ -276,6 +287,8 @@ class LocalRun:
                 rows.append(output.rows)
             elif isinstance(output, Finished):
                 self._finished.append(output.keys)
+            elif isinstance(output, FinishedWide):
+                self._finished_wide += output.patterns
             else:
                 self._violations.append(output)
         return rows

@@ -199,6 +199,22 @@ def control(source: Any, *, time: str) -> Control:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """The join whose results are a stream, as `sj.stream(joined, …)` declares it.
+
+    `places` says which column of the join's key each key column of the stream is; None where it is
+    another key, of which the join's punctuations say nothing. `finishes`: what is declared of the
+    join's inputs makes it finish keys. `buckets` each speak for themselves of ranges and of the end.
+    """
+
+    join: str
+    places: tuple[int, ...] | None
+    finishes: bool
+    buckets: int = 1
+    plan: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Stream:
     """One input of a join and everything declared about it.
 
@@ -219,6 +235,7 @@ class Stream:
     punctuation: PunctuationSource | None = None
     on_violation: OnViolation = "drop"
     heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
+    inner: Inner | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -246,3 +246,48 @@ def test_many_ranges_and_many_keys():
     values = np.arange(300_000)
     expected = np.isin(values - values % 3, starts) & (values % 3 < 2)
     assert np.array_equal(closed.contains(pa.array(values)), expected)
+
+
+# ---------------------------------------------------------------- what two sets share, and as patterns
+
+
+@pytest.mark.parametrize("name", ASCENDING)
+def test_ranges_read_back_as_patterns(name):
+    dtype, values = ASCENDING[name]
+    ends = [(None, None), *itertools.combinations(values, 2)]
+    ends += [*((None, v) for v in values), *((v, None) for v in values)]
+    for (low, high), low_closed, high_closed in itertools.product(ends, (True, False), (True, False)):
+        given = RangeSet(dtype)
+        given.add(Range(low, high, low_closed, high_closed))
+        again = RangeSet(dtype)
+        for pattern in given.patterns():
+            (read,) = sj.Punctuation.parse(sj.Punctuation((pattern,)).text(), [dtype]).patterns
+            again.add(read if isinstance(read, Range) else Range(read.value, read.value))
+        keys = array(values, dtype)
+        assert again.contains(keys).tolist() == given.contains(keys).tolist(), given.patterns()
+
+
+def test_what_two_sets_share_and_what_has_grown():
+    def of(*ranges):
+        found = RangeSet(pa.int64())
+        for one in ranges:
+            found.add(between(*one))
+        return found
+
+    rng = random.Random(7)
+    numbers = array(list(range(40)), pa.int64())
+    for _ in range(200):
+        one, two = ([(low, low + rng.randrange(9)) for low in rng.sample(range(40), 4)] for _ in "ab")
+        both = of(*one).intersect(of(*two))
+        expected = of(*one).contains(numbers) & of(*two).contains(numbers)
+        assert both.contains(numbers).tolist() == expected.tolist()
+        assert all(low < high for low, high in zip(both.low, both.high, strict=True))
+    assert [p.text() for p in of((1, 5)).intersect(of((None, 3), (5, None))).patterns()] == [
+        "[1, 3]",
+        "[5, 5]",
+    ]
+    texts = RangeSet(pa.string())
+    texts.add(between("b", None))
+    assert [p.text() for p in texts.intersect(texts).patterns()] == ['["b", )']
+    grown = of((1, 7), (20, 29), (40, 41)).beyond(of((1, 5), (20, 29)))
+    assert [p.text() for p in grown.patterns()] == ["[1, 7]", "[40, 41]"]

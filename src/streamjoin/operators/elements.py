@@ -11,6 +11,7 @@ import pyarrow as pa
 from streamjoin.batch import Batch
 from streamjoin.kernels.assemble import Component
 from streamjoin.operators.admission import Violation
+from streamjoin.state.promises import KeyPatterns
 
 
 @dataclass(slots=True)
@@ -49,6 +50,13 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedWide:
+    """Ranges, patterns or all keys for which no result follows; only for a join that feeds another."""
+
+    patterns: tuple[KeyPatterns, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
     and the partial rows of groups that are not final yet.
@@ -62,4 +70,4 @@ class Held:
     groups: int = 0
 
 
-Output: TypeAlias = Results | Finished | Violation
+Output: TypeAlias = Results | Finished | FinishedWide | Violation

@@ -130,7 +130,7 @@ class Intake:
         """
         own = [self.stream.type_of(name) for name in self.stream.key]
         return tuple(
-            simplify(_widened(one, mine, common))
+            simplify(widened(one, mine, common))
             for one, mine, common in zip(given, own, self.layout.key_types, strict=True)
         )
 
@@ -260,7 +260,8 @@ class Intake:
         )
 
 
-def _widened(given: Pattern, own: pa.DataType, common: pa.DataType) -> Pattern:
+def widened(given: Pattern, own: pa.DataType, common: pa.DataType) -> Pattern:
+    """A pattern over a column's own type with its values in the join's common type."""
     try:
         held = check(given, own)
     except BadInput:

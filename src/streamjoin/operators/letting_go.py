@@ -20,7 +20,7 @@ from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.deferral import Debts
-from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
+from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Results
 from streamjoin.operators.group_by import GroupBy
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
@@ -29,6 +29,7 @@ from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
+from streamjoin.operators.telling import Telling
 from streamjoin.state.promises import KeyPatterns, Promises, matching_keys
 from streamjoin.state.residency import Residency
 from streamjoin.state.run import Run, match
@@ -60,6 +61,8 @@ class LettingGo:
         self.monitors = [Monitor() for _ in count]
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
+        only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
+        self.telling = Telling(spec.key_types, only_end=only_end) if spec.feeds_join else None
         self.unsettled: list[Batch] = []
         self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
@@ -110,6 +113,8 @@ class LettingGo:
             yield from self._settle(distinct, NewPromise(i, self.promises[i].close_keys))
             return
         touched = [distinct]
+        if self.telling is not None:
+            self.telling.stale |= bool(patterns)
         for pattern in patterns:
             self.promises[i].close_pattern(pattern)
             self.progress.ended[i] = self.promises[i].ended
@@ -261,6 +266,16 @@ class LettingGo:
                 self.pledges[i].forget(over)
                 self.scheduled[i].forget(over)
             self.announced.remove(over)
+
+    def _tell(self) -> Iterator[Output]:
+        """Tell the join that follows of ranges and patterns that are over, and of the end."""
+        if self.telling is not None:
+            self.telling.look(self.promises)
+            if self.debts is not None and self.debts.owed.any():
+                return  # results of any range may still follow
+            told = self.telling.take(self.unsettled)
+            if told:
+                yield FinishedWide(told)
 
     # Time
 

@@ -66,7 +66,9 @@ def _settle_as_run(join: StreamJoin) -> None:
 
 
 def _facts(join: StreamJoin) -> dict[str, Any]:
+    told = {} if join.telling is None else {"told": join.telling.to_json()}
     return {
+        **told,
         "step": join.step,
         "own progress": join.progress.own,
         "ended": join.progress.ended,
@@ -125,6 +127,8 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
     if join.debts is not None and facts.get("debts") is not None:
         join.debts.restore(facts["debts"])
         join.names.residency.turn = join.debts.turn
+    if join.telling is not None:
+        join.telling.restore(facts["told"])
     if "seen" in facts:
         join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     keys_only = spec.inputs[0].layout.keys_only

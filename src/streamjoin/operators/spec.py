@@ -64,6 +64,7 @@ class JoinSpec:
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
     grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
+    feeds_join: bool = False  # a join follows: it is told of ranges and of the end too
     monitored: bool = True  # False only to measure what the constraint monitor costs
 
     @property
@@ -113,10 +114,12 @@ class JoinSpec:
         how = {} if self.how == INNER else {"how": self.how.name}
         where = {} if self.where is None else {"where": self.where.text}
         grouping = {} if self.grouping is None else {"grouping": self.grouping.text}
+        feeds = {"feeds a join": True} if self.feeds_join else {}
         return {
             **how,
             **where,
             **grouping,
+            **feeds,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],

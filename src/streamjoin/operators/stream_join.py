@@ -79,6 +79,7 @@ class StreamJoin(LettingGo):
         yield from self._keep_schedules()
         yield from self._work_off(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
         yield from self._settle_due(idle=True, ended=all(self.progress.ended))
+        yield from self._tell()
         for side in self.sides:
             side.drop_dead()
         self.names.residency.shrink()

@@ -52,7 +52,7 @@ def _kept(stream: Stream, figures: Mapping[str, int]) -> list[str]:
             f"{stream.name}: no key repeats in a sample of {figure('sampled_keys')}; "
             "if that is a rule, declare unique=True"
         )
-    if stream.arrival is not None or figure("ordered_rows") < ENOUGH_ROWS:
+    if stream.arrival is not None or stream.inner is not None or figure("ordered_rows") < ENOUGH_ROWS:
         return found
     orders = {
         "ordered(slack={})": figure("ascending_slack"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamjoin.metadata import Clustered, Stream
+from streamjoin.metadata import Clustered, Inner, Stream
 from streamjoin.plan.grouping import about_groups
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
@@ -30,11 +30,15 @@ def explain(plan: Plan) -> str:
     lines += ["", "Is the state bounded?"]
     for bound in plan.bounds:
         lines += _verdict(bound)
+    for stream in plan.streams:
+        if stream.inner is not None:
+            inner = explain(stream.inner.plan).splitlines()
+            lines += ["", f"{stream.name} is the result of", *(f"  {line}".rstrip() for line in inner)]
     return "\n".join(lines)
 
 
 def _facts(stream: Stream) -> str:
-    facts = []
+    facts = [] if stream.inner is None else [_passed_on(stream.inner)]
     if stream.unique:
         facts.append("one tuple per key")
     if stream.window_us is not None:
@@ -50,6 +54,17 @@ def _facts(stream: Stream) -> str:
     if stream.punctuation is not None and stream.heeded:
         facts.append(f"keys end by {closes_keys(stream)}")
     return "; ".join(facts) or "nothing was declared"
+
+
+def _passed_on(inner: Inner) -> str:
+    said = f"result of join {inner.join}"
+    if inner.places is None:
+        propagates = inner.plan.spec.propagate
+        why = "whose punctuations are of another key" if propagates else "which announces no keys"
+        return f"{said}, {why}: only its end is passed on"
+    if not inner.finishes:
+        return f"{said}, whose punctuations are passed on, but nothing declared of its inputs finishes keys"
+    return f"{said}; keys end by its punctuations"
 
 
 def _verdict(bound: Bound) -> list[str]:

@@ -22,6 +22,7 @@ from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spec import InputSpec, JoinSpec, within_memory
 from streamjoin.operators.spilling import KeepInMemory, SpillAbove, check_share
 from streamjoin.operators.strategies import FewestRowsFirst, Strategies
+from streamjoin.plan.chain import check_chain
 from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
@@ -83,6 +84,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     """Check the join and choose how it runs."""
     _check_options(options)
     _check_inputs(streams)
+    check_chain(streams, options.name)
     _check_times(streams)
     if options.operator is not None:
         streams = as_known(streams, options.operator)
@@ -193,6 +195,7 @@ def _check_times(streams: Sequence[Stream]) -> None:
 def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> InputSpec:
     payload_types = tuple(plain(stream.type_of(name)) for name in stream.payload)
     source = stream.punctuation
+    speakers = source.partitions if isinstance(source, Marked) else 1
     return InputSpec(
         stream.name,
         Layout(key_types, timed or stream.time is not None, payload_types),
@@ -201,7 +204,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         lateness_us=stream.lateness_us or 0,
         idle_us=stream.idle_us,
         unique=stream.unique,
-        partitions=source.partitions if isinstance(source, Marked) else 1,
+        partitions=speakers if stream.inner is None else stream.inner.buckets,
         on_violation=stream.on_violation,
         arrival=stream.arrival,
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,

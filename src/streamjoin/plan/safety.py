@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from streamjoin.metadata import Closing, Clustered, Control, Marked, Ordered, Stream
+from streamjoin.metadata import Closing, Clustered, Control, Inner, Marked, Ordered, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class UnboundedState(UserWarning):
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
     source = stream.punctuation if stream.heeded else None
+    if stream.heeded and (inner := finishing_join(stream)) is not None:
+        return f"punctuations of join {inner.join}"
     if isinstance(source, Marked):
         return f"punctuations of {stream.name} (rows marked {source.column})"
     if isinstance(source, Closing):
@@ -45,6 +47,12 @@ def closes_keys(stream: Stream) -> str | None:
     if stream.unique:
         return f"the unique key of {stream.name}"
     return None
+
+
+def finishing_join(stream: Stream) -> Inner | None:
+    """The join whose result the stream is, where it finishes keys and has the stream's key."""
+    inner = stream.inner
+    return inner if inner is not None and inner.places is not None and inner.finishes else None
 
 
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
@@ -76,7 +84,8 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             for other in open_ended
         ]
         advice.append(f"window= on {stream.name} (with time= and lateness= on every input)")
-    if stream.unique and (stream.punctuation is not None or stream.arrival is not None):
+    ways = (stream.punctuation, stream.arrival, finishing_join(stream))
+    if stream.unique and any(way is not None for way in ways):
         reasons.append(
             f"{stream.name} closes keys in two ways: bounded provided the second never comes after the key "
             "is finished, when it would be remembered as that of a new key"
@@ -101,6 +110,9 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
 def _provided(stream: Stream, other: Stream) -> str:
     """What must hold for `other` to let tuples of `stream` go."""
     needs = ""
+    inner = finishing_join(other)
+    if inner is not None and not other.unique:
+        needs += f", provided every key of {stream.name} appears in an input of join {inner.join}"
     if other.unique or (other.punctuation is None and isinstance(other.arrival, Clustered)):
         needs += f", provided every key of {stream.name} appears in {other.name}"
     if isinstance(other.arrival, Ordered) and len(other.sequence) == 2:

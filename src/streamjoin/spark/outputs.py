@@ -6,7 +6,8 @@ frames would convert them value by value.
 
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
 them. It carries rows, punctuations and violations side by side (`elements()`, `write()`), and rows
-of nested types.
+of nested types. A join that feeds another also emits what is over beyond single keys (WIDE), as texts
+under the number of the bucket that tells it.
 
 In both, each bucket adds one row per metric and batch: `_id` is its number, `_m` its value.
 """
@@ -21,11 +22,12 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.operators.announce import punctuations_of
-from streamjoin.operators.elements import Finished, Output, Results
+from streamjoin.operators.elements import Finished, FinishedWide, Output, Results
 from streamjoin.operators.spec import JoinSpec
+from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
-ROWS, PUNCTUATIONS, VIOLATIONS = range(3)
+ROWS, PUNCTUATIONS, VIOLATIONS, WIDE = range(4)
 KIND_NAMES = ("row", "punctuation", "violation")
 TAGS = ("_kind", "_input", "_punctuation", "_reason")
 METRIC = "_id"  # null on everything that is not a metric
@@ -47,8 +49,8 @@ class RowsOnly:
         ]
         return pa.schema([*fields, *_METRIC_COLUMNS])
 
-    def frames(self, output: Output) -> Iterator[pd.DataFrame]:
-        """One output element as frames of `schema`."""
+    def frames(self, output: Output, bucket: int) -> Iterator[pd.DataFrame]:
+        """One output element of a bucket as frames of `schema`."""
         if isinstance(output, Results):
             rows = output.rows
             columns = [
@@ -79,13 +81,16 @@ class Packed:
         ]
     )
 
-    def frames(self, output: Output) -> Iterator[pd.DataFrame]:
-        """One output element as a frame of `schema`."""
+    def frames(self, output: Output, bucket: int) -> Iterator[pd.DataFrame]:
+        """One output element of a bucket as a frame of `schema`."""
         kind, number, reason = ROWS, None, None
         if isinstance(output, Results):
             data = output.rows
         elif isinstance(output, Finished):
             kind, data = PUNCTUATIONS, output.keys.data
+        elif isinstance(output, FinishedWide):
+            texts = [Punctuation(patterns).text() for patterns in output.patterns]
+            kind, number, data = WIDE, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
         else:
             kind, number, reason, data = VIOLATIONS, output.input, output.reason, output.rows.data
         values = [kind, number, reason, batch_bytes(data).to_pybytes(), None, None]

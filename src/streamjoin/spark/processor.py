@@ -97,7 +97,7 @@ class BucketJoin(StatefulProcessor):
         watch.lap("load_us")
         for output in join.process(arrivals):
             watch.lap("join_us")
-            yield from self.emitter.frames(output)
+            yield from self.emitter.frames(output, bucket)
             watch.lap("emit_us")
         watch.lap("join_us")
         self._commit(bucket, join, stored, keeper)

@@ -3,7 +3,8 @@
     select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
     transformWithState → observe metrics → unpack
 
-A control source is one more branch of the union, packed for the input it speaks of.
+A control source is one more branch of the union, packed for the input it speaks of. An input may be
+the results of another join (`chain`).
 Batch DataFrames go through the same code and give the batch answer.
 """
 
@@ -12,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +25,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Closing, Control, Marked, Stream
+from streamjoin.metadata import Closing, Control, Inner, Marked, Stream
 from streamjoin.operators.aggregates import Collect, Extreme
 from streamjoin.operators.grouping import Aggregate
 from streamjoin.operators.join_type import INNER
@@ -32,6 +35,7 @@ from streamjoin.plan.grouping import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.safety import UnboundedState, warning_text
 from streamjoin.spark.buckets import bucket_labels
+from streamjoin.spark.chain import PASSED, PassedPacker
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.control import promises_of
 from streamjoin.spark.outputs import (
@@ -137,21 +141,21 @@ class SparkJoin:
                 for field in self.output_type()
             )
         )
-        return self._passing(rows)
+        return self.passing(rows)
 
     def rows(self, packed: DataFrame) -> DataFrame:
         """The results among what was emitted packed, in the output columns."""
         blobs = packed.where(F.col("kind") == ROWS).select("blob")
-        return self._passing(blobs.mapInArrow(unpack_rows, self.output_type()))
+        return self.passing(blobs.mapInArrow(unpack_rows, self.output_type()))
 
     def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
         """Everything that was emitted packed, or one kind of it, tagged."""
         tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
         wanted = packed if kind is None else packed.where(F.col("kind") == kind)
         found = wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
-        return self._passing(found, others=F.col("_kind") != "row")
+        return self.passing(found, others=F.col("_kind") != "row")
 
-    def _passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
+    def passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
         """The rows for which an SQL condition of an inner join holds, and `others`."""
         where = self.plan.options.where
         if not isinstance(where, str):
@@ -194,7 +198,7 @@ class SparkJoin:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
         columns = self._physical_columns(stream, timed=spec.layout.timed)
         source = stream.punctuation
-        packer = Packer(
+        packer = self._packer(stream.inner)(
             number,
             stream.name,
             spec.layout,
@@ -208,6 +212,12 @@ class SparkJoin:
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
+
+    def _packer(self, inner: Inner | None) -> Callable[..., Packer]:
+        """The packer of an input's rows: of a source, or of the results of a join."""
+        if inner is None:
+            return Packer
+        return partial(PassedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
 
     def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
@@ -242,7 +252,7 @@ class SparkJoin:
             )
             columns.append(partition.cast("long").alias("part"))
             columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
-        return columns
+        return columns if stream.inner is None else [*columns, *PASSED]
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput
-from streamjoin.punctuation import Empty, Pattern, Punctuation, Range, Wildcard
+from streamjoin.punctuation import Constant, Empty, Pattern, Punctuation, Range, Wildcard
 from streamjoin.state.ranges import RangeSet, orderable
 from streamjoin.state.run import Run
 from streamjoin.state.side import KeySet, MergePolicy, RunNames, Side
@@ -81,8 +81,11 @@ class Promises:
         for pattern, dtype in zip(patterns, self.layout.key_types, strict=True):
             if isinstance(pattern, Range) and not orderable(dtype):
                 raise BadInput(f"a range over keys of type {dtype} has no meaning; promise single keys")
-        if self.ranges is not None and isinstance(patterns[0], Range):
-            self.ranges.add(patterns[0])
+        one = patterns[0]
+        if isinstance(one, Constant) and orderable(self.layout.key_types[0]):
+            one = Range(one.value, one.value)  # as a range of one value is written
+        if self.ranges is not None and isinstance(one, Range):
+            self.ranges.add(one)
         elif not self.say(patterns):
             self.patterns = [known for known in self.patterns if not covers(patterns, known)]
             self.patterns.append(patterns)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import decimal
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,37 @@ def _code(value: Any, dtype: pa.DataType) -> Any:
 
 def _successor(code: Any) -> Any:
     return code + b"\0" if isinstance(code, bytes) else code + 1
+
+
+def _predecessor(code: Any) -> Any:
+    """The code whose successor this is, None where there is none."""
+    if isinstance(code, bytes):
+        return code[:-1] if code.endswith(b"\0") else None
+    return code - 1
+
+
+def _value(code: Any, dtype: pa.DataType) -> Any:
+    """The value with this code; None where no value of the type, or none that Python can say, has it."""
+    try:
+        value = _decoded(code, dtype)
+        return value if _code(value, dtype) == code else None
+    except (pa.ArrowException, ValueError, OverflowError, TypeError):
+        return None
+
+
+def _decoded(code: Any, dtype: pa.DataType) -> Any:
+    if isinstance(code, bytes):
+        return code.decode() if pa.types.is_string(dtype) else code
+    if pa.types.is_decimal(dtype):
+        return _EXACT.scaleb(decimal.Decimal(code), -dtype.scale)
+    if pa.types.is_floating(dtype):
+        bits = code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF)
+        value = np.array([bits], np.int64).view(np.float64).item()
+        return math.nan if math.isnan(value) else value  # there are many NaN, one stands for all
+    if pa.types.is_integer(dtype) or pa.types.is_boolean(dtype):
+        return bool(code) if pa.types.is_boolean(dtype) else code
+    width = pa.int32() if dtype.bit_width == 32 else pa.int64()
+    return pa.array([code], width).view(dtype)[0].as_py()
 
 
 def code_bounds(pattern: Range, dtype: pa.DataType) -> tuple[Any, Any]:
@@ -135,6 +167,54 @@ class RangeSet:
         at = np.searchsorted(low, values, side="right") - 1
         inside: Mask = (at >= 0) & (values <= last[at])
         return inside
+
+    def intersect(self, other: RangeSet) -> RangeSet:
+        """What lies in both; one walk along both."""
+        found = RangeSet(self.dtype)
+        i = j = 0
+        while i < len(self) and j < len(other):
+            low, ours, theirs = max(self.low[i], other.low[j]), self.high[i], other.high[j]
+            ours_first = theirs is None or (ours is not None and ours < theirs)
+            high = ours if ours_first else theirs
+            if high is None or low < high:
+                found.low.append(low)
+                found.high.append(high)
+            i, j = (i + 1, j) if ours_first else (i, j + 1)
+        return found
+
+    def beyond(self, smaller: RangeSet) -> RangeSet:
+        """The ranges, whole, that are not just so in a smaller set: those that are new or have grown."""
+        known = set(zip(smaller.low, smaller.high, strict=True))
+        new = [ends for ends in zip(self.low, self.high, strict=True) if ends not in known]
+        return RangeSet(self.dtype, [low for low, _ in new], [high for _, high in new])
+
+    def patterns(self) -> list[Range]:
+        """The ranges as patterns of values; one whose ends cannot be said as values is left out.
+
+        A range of all values is said in two: as one it would be a wildcard, which nulls match too.
+        """
+        found = [self._pattern(low, high) for low, high in zip(self.low, self.high, strict=True)]
+        if len(found) == 1 and found[0] == Range(None, None):
+            width = self.dtype.byte_width if pa.types.is_fixed_size_binary(self.dtype) else 0
+            middle = _value(b"\0" * width if _is_bytes(self.dtype) else 0, self.dtype)
+            return [Range(None, middle), Range(middle, None)]
+        return [one for one in found if one is not None]
+
+    def _pattern(self, low: Any, high: Any) -> Range | None:
+        first = last = None
+        low_closed = high_closed = False
+        if low not in (b"", _LOWEST):
+            first, low_closed = _value(low, self.dtype), True
+            if first is None:
+                first, low_closed = _value(_predecessor(low), self.dtype), False
+        if high not in (None, _HIGHEST):
+            last, high_closed = _value(_predecessor(high), self.dtype), True
+            if last is None:
+                last, high_closed = _value(high, self.dtype), False
+        unsaid = (first is None and low not in (b"", _LOWEST)) or (
+            last is None and high not in (None, _HIGHEST)
+        )
+        return None if unsaid else Range(first, last, low_closed, high_closed)
 
     def to_json(self) -> list[list[Any]]:
         return [[_to_json(low), _to_json(high)] for low, high in zip(self.low, self.high, strict=True)]
