@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,8 +113,9 @@ class SpillFolder:
     """The disk-resident part of a local run: files in a folder of its own, gone with this object."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="streamjoin-spill-")
-        self.files = RunFiles(Path(self._folder.name))
+        folder = tempfile.mkdtemp(prefix="streamjoin-spill-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.files = RunFiles(Path(folder))
 
     def put(self, name: str, value: Any) -> None:
         """Write a run; what cannot be written ends the run, whose last snapshot stays good."""
@@ -120,7 +123,7 @@ class SpillFolder:
             self.files.write(name, value)
         except OSError as error:
             raise LimitExceeded(
-                f"no room to spill {memoryview(value).nbytes:,} bytes to {self._folder.name} "
+                f"no room to spill {memoryview(value).nbytes:,} bytes to {self.files.folder} "
                 f"({error.strerror}); free some disk or set TMPDIR to another one, and go on from the "
                 "last snapshot"
             ) from error
@@ -134,6 +137,6 @@ class SpillFolder:
         mapped = self.files.get(name)
         if mapped is None:
             raise LimitExceeded(
-                f"the spilled run {name} is gone from {self._folder.name}; go on from the last snapshot"
+                f"the spilled run {name} is gone from {self.files.folder}; go on from the last snapshot"
             )
         return decode_run(mapped, layout, check=False)
