@@ -5,7 +5,8 @@ timestamp column is seconds after the epoch, so a story can say "at 10, at 14" a
 
 A `Story` is a `LocalRun` that takes such text and gives sorted tuples, so that a test reads as a
 table with time in it. It can be told in several ways (`WAYS`): straight through; stopped and restored
-before every step; with one hash for all keys; with runs of a few bytes. What happens must be the same.
+before every step; with one hash for all keys; with runs of a few bytes; with all runs outside memory.
+What happens must be the same.
 
     >>> rows(table(pa.schema({"sno": pa.int64(), "title": pa.string()}), "sno title\\n79 Cashless"))
     [(79, 'Cashless')]
@@ -28,6 +29,7 @@ from streamjoin.batch import Batch, Layout
 from streamjoin.chained import run_class
 from streamjoin.keys import hash_keys
 from streamjoin.plan.chain import all_streams
+from streamjoin.plan.planner import Plan
 from streamjoin.state.side import MergePolicy
 
 NOTHING: list[Any] = []
@@ -146,8 +148,14 @@ def one_hash(keys: Sequence[Any]) -> Any:
     return np.full(len(keys[0]), 7, np.int64)
 
 
-WAYS = ("straight", "restarted", "one hash", "tiny runs", "cut in rows")
+WAYS = ("straight", "restarted", "one hash", "tiny runs", "cut in rows", "spilled")
 _TINY = MergePolicy(fanout=2, run_bytes=24, dead_share=0.0, smallest_class_rows=1)
+
+
+def with_memory(plan: Plan, spill: sj.SpillAbove) -> Plan:
+    """The same plan with a memory limit, also one that a user could not give."""
+    strategies = replace(plan.spec.strategies, spill=spill)
+    return replace(plan, spec=replace(plan.spec, strategies=strategies))
 
 
 class Story:
@@ -158,6 +166,8 @@ class Story:
         if way == "tiny runs":
             spec = replace(joined.plan.spec, merging=_TINY, frame_rows=1)
             self._plan = replace(joined.plan, spec=spec)
+        if way == "spilled":
+            self._plan = with_memory(joined.plan, sj.SpillAbove(1))
         self._way = way
         self._hash = one_hash if way == "one hash" else hash_keys
         self._start = run_class(self._plan)

@@ -2,7 +2,8 @@
 
 Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file of its own, so that
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
-"done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key.
+"done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key; if there is a
+FOLDER/memory, that is its memory limit.
 """
 
 import sys
@@ -29,6 +30,7 @@ def main(folder: Path) -> None:
             punctuation=sj.marked("is_end"),
         ),
         buckets=3,
+        memory=(folder / "memory").read_text() if (folder / "memory").exists() else None,
     )
     if (folder / "grouped").exists():
         joined = joined.group_by("k", "a").agg(n=("*", "count"), total=("b", "sum"), most=("b", "max"))

@@ -3,11 +3,13 @@
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,14 +27,14 @@ BATCHES = 12
 KEYS = 60
 
 
-def make_input(folder: Path, seed: int) -> Counter[tuple[object, ...]]:
-    """Two streams that close their keys, and the bag of their batch join."""
+def make_input(folder: Path, seed: int, *, wide: int = 0) -> Counter[tuple[object, ...]]:
+    """Two streams that close their keys, and the bag of their batch join; `wide` characters more in a name."""
     rng = np.random.default_rng(seed)
     ones, manys, expected = [], [], Counter()
     names = {}
     for i in range(BATCHES):
         keys = np.arange(i * KEYS, (i + 1) * KEYS)
-        names |= {int(key): f"name-{key}" for key in keys}
+        names |= {int(key): f"name-{key}" + "x" * wide for key in keys}
         ones.append(pa.table({"k": keys, "a": [names[int(key)] for key in keys]}))
         low = max(0, (i - 2) * KEYS)
         k = rng.integers(low, (i + 1) * KEYS, 400)
@@ -56,8 +58,8 @@ class Attempt:
     process: subprocess.Popen
 
     @classmethod
-    def start(cls, folder: Path) -> "Attempt":
-        command = [sys.executable, "-m", "tests.spark.restart_child", str(folder)]
+    def start(cls, folder: Path, *, within: Sequence[str] = ()) -> "Attempt":
+        command = [*within, sys.executable, "-m", "tests.spark.restart_child", str(folder)]
         with (folder / "errors.log").open("wb") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         return cls(process)
@@ -143,8 +145,8 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
     return log
 
 
-def errors(folder: Path) -> str:
-    return (folder / "errors.log").read_text(errors="replace")[-3000:]
+def errors(folder: Path, characters: int = 3000) -> str:
+    return (folder / "errors.log").read_text(errors="replace")[-characters:]
 
 
 def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
@@ -155,8 +157,10 @@ def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
     return bag
 
 
-def check(folder: Path, kills: int, seed: int) -> None:
-    expected = make_input(folder, seed)
+def check(folder: Path, kills: int, seed: int, memory: str | None = None) -> None:
+    expected = make_input(folder, seed, wide=0 if memory is None else 20_000)
+    if memory is not None:
+        (folder / "memory").write_text(memory)
     log = kill_until_done(folder, kills, seed)
     print(log)
     assert content(folder, "rows") == expected, f"seed {seed}: {log}"
@@ -185,6 +189,42 @@ def test_five_kills_lose_and_double_no_group(tmp_path: Path, seed: int) -> None:
 
 def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     check(tmp_path, kills=5, seed=2026)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [6, 7])
+def test_five_kills_lose_and_double_nothing_that_left_memory(tmp_path: Path, seed: int) -> None:
+    check(tmp_path, kills=5, seed=seed, memory="3 MB")
+
+
+# All of Spark's local files on a disk of 40 MB, in a mount namespace of its own; the checkpoint is elsewhere.
+SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=40m small "$1"
+export SPARK_LOCAL_DIRS="$1" TMPDIR="$1"
+shift
+exec "$@"
+"""
+
+
+def test_a_full_disk_fails_the_query_and_a_restart_goes_on(tmp_path: Path) -> None:
+    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "small", str(tmp_path)]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("needs unshare and user namespaces, to mount a small disk")
+    expected = make_input(tmp_path, 8, wide=20_000)
+    (tmp_path / "memory").write_text("3 MB")
+    (tmp_path / "small").mkdir()
+    within = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", str(tmp_path / "small")]
+    attempt = Attempt.start(tmp_path, within=within)
+    lines = []
+    while (line := attempt.wait_for_batch()) is not None:
+        lines.append(line)
+    assert attempt.process.wait(60) != 0, "the disk was never full"
+    attempt.end()
+    assert "No space left on device" in errors(tmp_path, characters=1_000_000)
+    assert lines, "it failed before its first batch"
+    kill_until_done(tmp_path, 0, seed=8)
+    assert content(tmp_path, "rows") == expected
 
 
 @pytest.mark.slow
