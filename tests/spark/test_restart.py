@@ -28,7 +28,7 @@ KEYS = 60
 
 
 def make_input(folder: Path, seed: int, *, wide: int = 0) -> Counter[tuple[object, ...]]:
-    """Two streams that close their keys, and the bag of their batch join; `wide` characters more in a name."""
+    """Two streams that close their keys, and the bag of their batch join; names are `wide` longer."""
     rng = np.random.default_rng(seed)
     ones, manys, expected = [], [], Counter()
     names = {}
@@ -197,10 +197,10 @@ def test_five_kills_lose_and_double_nothing_that_left_memory(tmp_path: Path, see
     check(tmp_path, kills=5, seed=seed, memory="3 MB")
 
 
-# All of Spark's local files on a disk of 40 MB, in a mount namespace of its own; the checkpoint is elsewhere.
+# All of Spark's local files on a disk of 20 MB, in a mount namespace of its own; the checkpoint is elsewhere.
 SMALL_DISK = """
 set -e
-mount -t tmpfs -o size=40m small "$1"
+mount -t tmpfs -o size=20m small "$1"
 export SPARK_LOCAL_DIRS="$1" TMPDIR="$1"
 shift
 exec "$@"
