@@ -52,10 +52,11 @@ def test_a_tuple_waits_for_a_promise_or_for_event_time() -> None:
     assert kept(run, 1) == [Kept("tuples", 1, ("auction",), (), None, ("182",))]
     told = text(run)
     assert (
-        "2 tuples wait until bid closes their key (by punctuations of bid (rows marked end)) or its event "
+        "2 tuples wait until bid closes their key or its event "
         "time passes 1970-01-01 12:00:00 to 1970-01-01 13:00:00 (window 12:00:00); keys 181, 180" in told
     )
-    assert "1 tuple waits until auction closes their key (by the unique key of auction); keys 182" in told
+    assert "it closes keys by punctuations of bid (rows marked end)" in told
+    assert "1 tuple waits until auction closes their key; keys 182" in told
     assert "2 keys are remembered as come (unique) until bid closes them too" in told
     run.push("bid", "id t price end\n180 7200 - true")
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("unique keys seen", 1)]
@@ -65,7 +66,7 @@ def test_a_promise_is_remembered_until_the_other_input_makes_it_too() -> None:
     run = Story(auctions())
     run.push("bid", "id t price end\n180 0 - true\n181 0 - true")
     assert kept(run, 1) == [Kept("promised keys", 2, ("auction",), keys=("181", "180"))]
-    assert "2 keys are remembered as closed until auction closes them too (by the unique key" in text(run)
+    assert "2 keys are remembered as closed until auction closes them too; keys 181" in text(run)
 
 
 @unbounded_is_meant
@@ -100,7 +101,7 @@ def test_ranges_pledges_and_waiting_promises_are_named() -> None:
     told = text(run)
     assert "1 matched nothing yet; they leave padded when they go" in told
     assert "passes 1970-01-01 00:01:00 to 1970-01-01 00:01:30; keys" in told
-    assert "1 promise waits until all of its 2 partitions have made them; keys 7" in told
+    assert "1 promise waits until all of its 2 partitions have made it; keys 7" in told
     assert "1 range promised: remembered for good" in told
 
 

@@ -27,6 +27,7 @@ from streamjoin.operators.snapshot import _facts, restore, sides_of, store
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state.codec import decode_run
+from streamjoin.state.manifest import Manifest, RunEntry
 from tests.simulation.generate import script
 from tests.simulation.play import Player, _Watched, hash_function
 from tests.simulation.script import Restart
@@ -200,6 +201,10 @@ def test_a_fact_that_is_not_known_is_refused_by_name() -> None:
     assert set(facts) == KNOWN
     with pytest.raises(sj.StateFormatError, match=r"holds weather, which .* use the version"):
         Whole.of(spec, [{**facts, "weather": 1}])
+    rows = RunEntry("1-z-1-x", 5, 100, collided=False)
+    manifest = Manifest(spec.identity(), {"z": [[rows]]}, facts)
+    with pytest.raises(sj.StateFormatError, match="holds rows of z, which"):
+        list(rebucketed(spec, [manifest], lambda _: StreamJoin(spec), 2))
 
 
 @unbounded_is_meant

@@ -86,7 +86,7 @@ class InputHeld:
             promise_bytes=self.promise_bytes + other.promise_bytes,
             times_us=_around(self.times_us, other.times_us),
             unmatched=None if self.unmatched is None else self.unmatched + (other.unmatched or 0),
-            kept=tuple(sorted(merged.values(), key=lambda one: -one.count)),
+            kept=tuple(sorted(merged.values(), key=lambda one: (one.what != "tuples", -one.count))),
         )
 
 

@@ -21,11 +21,11 @@ once; of the old buckets only those that the present new one needs are open.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,9 @@ def rebucketed(
 ) -> Iterator[StreamJoin]:
     """The joins of `buckets` new buckets, in order; `open_bucket` gives an old one with its runs."""
     whole = Whole.of(spec, [manifest.facts for manifest in manifests])
+    unknown = unknown_sides(spec, manifests)
+    if unknown:
+        _refuse(f"rows of {', '.join(unknown)}")
     target = replace(spec, buckets=buckets)
     bounds = bucket_bounds(len(manifests))
     opened: dict[int, StreamJoin] = {}
@@ -97,6 +100,23 @@ def rebucketed(
         for side, parts in zip(sides_of(join), old, strict=True):
             _take_over(side, parts, stretch)
         yield join
+
+
+def unknown_sides(spec: JoinSpec, manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Rows that are stored for sides this join does not have, by tag."""
+    known = {side.tag for side in sides_of(StreamJoin(spec))}
+    found: Counter[str] = Counter()
+    for manifest in manifests:
+        for tag in manifest.tiers.keys() - known:
+            found[tag] += sum(run.rows for tier in manifest.tiers[tag] for run in tier)
+    return {tag: rows for tag, rows in sorted(found.items()) if rows}
+
+
+def _refuse(what: str) -> NoReturn:
+    raise StateFormatError(
+        f"this state holds {what}, which this version cannot divide among buckets; "
+        "use the version of streamjoin that wrote it"
+    )
 
 
 def _no_runs(name: str, side: Side) -> Batch:
@@ -135,10 +155,7 @@ class Whole:
         """Put together; refused where buckets disagree or hold what is not known here."""
         unknown = sorted(set().union(*facts) - KNOWN)
         if unknown:
-            raise StateFormatError(
-                f"this state holds {', '.join(unknown)}, which this version cannot divide among buckets; "
-                "use the version of streamjoin that wrote it"
-            )
+            _refuse(", ".join(unknown))
         keys_only = spec.inputs[0].layout.keys_only
         waiting = [decode_run(bytes.fromhex(one), keys_only) for each in facts for one in each["unsettled"]]
         return cls(

@@ -77,6 +77,8 @@ class JoinState:
         lines = [f"{held.name}: {_count(held.tuples, 'tuple')}{dead}, {stored}{times}"]
         if spec.layout.timed and reached_us != NO_PROGRESS:
             lines.append(f"  its event time has passed {_time(reached_us)}")
+        if spec.closes is not None:
+            lines.append(f"  it closes keys by {spec.closes}")
         if held.ended:
             lines.append("  it has ended: nothing more comes on it")
         if held.unmatched:
@@ -98,10 +100,8 @@ class JoinState:
             said = f"{_count(kept.count, 'promise')} of its control source"
             return f"{said} {_wait(kept)} until its event time passes {past}{_examples(kept)}"
         if kept.what == "pledges":
-            said = _count(kept.count, "promise")
-            return (
-                f"{said} wait until all of its {spec.partitions} partitions have made them{_examples(kept)}"
-            )
+            said, every = _count(kept.count, "promise"), f"all of its {spec.partitions} partitions"
+            return f"{said} {_wait(kept)} until {every} have made it{_examples(kept)}"
         return f"{_count(kept.count, kept.what.removesuffix('s'))} promised: remembered for good"
 
     def _until_let_go(self, kept: Kept, spec: InputSpec) -> str:
@@ -109,7 +109,7 @@ class JoinState:
             return f"can match nothing any more: {self._purge()}"
         ways = []
         for name in kept.open:
-            way = f"{name} closes their key{self._by(name)}"
+            way = f"{name} closes their key{self._unless_declared(name)}"
             if kept.past_us is not None and spec.window_us is not None:
                 window = timedelta(microseconds=spec.window_us)
                 way += f" or its event time passes {_span(kept.past_us)} (window {window})"
@@ -124,14 +124,14 @@ class JoinState:
     def _until_closed(self, kept: Kept) -> str:
         if not kept.open:
             return f"though every input has closed them: {self._purge()}"
-        return "until " + " and ".join(f"{name} closes them too{self._by(name)}" for name in kept.open)
+        return "until " + " and ".join(
+            f"{name} closes them too{self._unless_declared(name)}" for name in kept.open
+        )
 
-    def _by(self, name: str) -> str:
-        """How an input closes keys, where it is known."""
+    def _unless_declared(self, name: str) -> str:
+        """That an input never closes a key, where that is known."""
         spec = next(one for one in self.spec.inputs if one.name == name)
-        if spec.closes is not None:
-            return f" (by {spec.closes})"
-        if not self.declared:
+        if spec.closes is not None or not self.declared:
             return ""
         return " (which nothing declares: punctuation=, arrival= or unique=True would)"
 

@@ -13,7 +13,7 @@ nothing is seen. Checkpoints lie on a local disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streamjoin.errors import StateFormatError
+from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.operators.declared import read_spec
 from streamjoin.operators.snapshot import restore
 from streamjoin.operators.spec import JoinSpec
@@ -164,18 +164,20 @@ def stored_joins(
 def _stored_join(
     spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, bucket: int | None
 ) -> StoredJoin | None:
-    _copy(spark, checkpoint, operator, folder, [GUARD])
+    _copy(spark, checkpoint, operator, folder, None if bucket is None else GUARD)
     guard_file = folder / str(GUARD) / MANIFEST
     if not guard_file.is_file():
         return None
     guard = Manifest.decode(guard_file.read_bytes())
     labels = tuple(bucket_labels(guard.identity["buckets"]))
-    if bucket is not None and not 0 <= bucket < len(labels):
-        raise StateFormatError(
-            f"there is no bucket {bucket}; this join has {len(labels)}, give one of 0 to {len(labels) - 1}"
-        )
+    if bucket is not None:
+        if bucket >= len(labels):
+            raise InvalidJoin(
+                f"there is no bucket {bucket}; this join has {len(labels)}, "
+                f"give one of 0 to {len(labels) - 1}"
+            )
+        _copy(spark, checkpoint, operator, folder, labels[bucket])
     wanted = range(len(labels)) if bucket is None else [bucket]
-    _copy(spark, checkpoint, operator, folder, [labels[each] for each in wanted])
     manifests = {}
     for each in wanted:
         file = folder / str(labels[each]) / MANIFEST
@@ -206,9 +208,9 @@ def _mapped(path: Path) -> pa.Buffer:
 
 
 def _copy(
-    spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, labels: Sequence[int]
+    spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, label: int | None
 ) -> None:
-    """Every value of these groups as a file, written by the tasks that read the state store."""
+    """Every value of a group, or of all, as a file, written by the tasks that read the state store."""
     session = checkpoint.session(spark)
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
     values = (
@@ -220,7 +222,7 @@ def _copy(
     )
     if values.schema.simpleString() != _OURS:
         return  # somebody else's state under the same name
-    chosen = values.where(F.col("key.bucket").isin(list(labels)))
+    chosen = values if label is None else values.where(F.col("key.bucket") == label)
     columns = chosen.select("key.bucket", "user_map_key.name", "user_map_value.value")
     columns.mapInArrow(_Writer(str(folder)), "bucket int").collect()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from streamjoin.errors import InvalidJoin
 from streamjoin.operators.needed import JoinHeld, held
+from streamjoin.operators.rebucket import unknown_sides
 from streamjoin.plan.state_text import JoinState
 from streamjoin.spark.checkpoint import Checkpoint, StoredJoin, stored_joins
 
@@ -29,9 +31,11 @@ def join_states(
 def _state(stored: StoredJoin) -> JoinState:
     buckets: dict[int, JoinHeld] = {}
     reached: tuple[int, ...] = ()
-    for number in stored.manifests:
+    for number, manifest in stored.manifests.items():
         opened = stored.open(number)
-        buckets[number], reached = held(opened), tuple(opened.reached)
+        found, more = held(opened), unknown_sides(stored.spec, [manifest])
+        buckets[number] = replace(found, other_rows={**found.other_rows, **more})
+        reached = tuple(opened.reached)
     return JoinState(stored.operator.number, stored.spec, reached, buckets, stored.guard.facts)
 
 

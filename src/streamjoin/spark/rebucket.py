@@ -39,7 +39,7 @@ from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
 Say = Callable[[str], None]
-_FIRST_SNAPSHOT = re.compile(r"(\.?)1((?:_[0-9a-f-]+)?\.zip(?:\.crc)*)")
+_FIRST_SNAPSHOT = re.compile(r"^(\.?)1((?:_[0-9a-f-]+)?\.zip(?:\.crc)*)$")
 
 
 @dataclass(frozen=True)
