@@ -265,7 +265,7 @@ def rebucket(checkpoint: Path, buckets: int, to: Path | None, join: str | None) 
     Stop the query first. The new checkpoint is written beside CHECKPOINT, which stays as it is; it is read
     back and compared before it gets its name. Then start the query with sj.join(…, buckets=BUCKETS) and
     the new checkpoint: it goes on at the same offsets, with the same batch ids. Go on from one of the two
-    only. Needs room on the disk for three copies of the state while it works.
+    only. Needs room beside it for four copies of the state while it works.
     """
     from streamjoin.spark.rebucket import Rebucketing
 

@@ -7,6 +7,7 @@ and it goes on from there.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections import Counter
@@ -316,6 +317,8 @@ def test_rebucket_from_the_command_line(stopped: Path, tmp_path: Path) -> None:
     assert "is there already; give another folder" in str(again.exception)
     same = command("rebucket", stopped, "--buckets", 3, "--to", tmp_path / "three")
     assert "in 3 buckets already; give another number" in str(same.exception)
+    inside = command("rebucket", stopped, "--buckets", 4, "--to", stopped / "four")
+    assert "lies in the old checkpoint" in str(inside.exception)
     assert "give 1 or more" in str(command("rebucket", stopped, "--buckets", 0).exception)
     assert "give one of 0 to 2" in str(command("state", stopped, "--bucket", 3).exception)
     assert "no join 'x' here; give one of three" in str(command("state", stopped, "--join", "x").exception)
@@ -352,6 +355,38 @@ def test_a_lost_row_is_found_before_the_new_checkpoint_gets_its_name(
     assert isinstance(done.exception, sj.errors.InvariantBroken)
     assert "differs from the old one in rows of p0u, rows of p2c, rows of s0" in str(done.exception)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("same_session")
+def test_a_full_disk_leaves_nothing_behind(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Rebucketing, "_cut", full)
+    done = command("rebucket", stopped, "--buckets", 2, "--to", tmp_path / "two")
+    assert isinstance(done.exception, sj.errors.LimitExceeded)
+    assert "No space left on device" in str(done.exception)
+    assert str(done.exception).endswith("free some, or give --to on another disk")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_state_of_a_running_query_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    bring(tmp_path, make_tables(4), 1)
+    query = three_streams(spark, tmp_path, 2).write(
+        rows=lambda frame, _: frame.collect(), checkpoint=str(tmp_path / "live")
+    )
+    try:
+        query.processAllAvailable()
+        (live,) = join_states(spark, Checkpoint.at(tmp_path / "live"))
+        assert live.whole.inputs[0].tuples == KEYS
+        bring(tmp_path, make_tables(4), 2)
+        query.processAllAvailable()
+        (live,) = join_states(spark, Checkpoint.at(tmp_path / "live"))
+        assert live.whole.inputs[0].tuples == 2 * KEYS
+    finally:
+        query.stop()
 
 
 def test_a_state_of_an_older_version_is_read(spark: SparkSession, stopped: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ a batch that was planned but not committed runs again as planned. The old checkp
 go on from one of them only.
 
 The new checkpoint is read back and compared with the old state, side by side and fact by fact, before
-it gets its name; until then, and after a crash, it is called `<name>.partial`.
+it gets its name. All work is done in `<name>.partial`, which a crash may leave behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ import pandas as pd
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streamjoin.errors import InvalidJoin, InvariantBroken
+from streamjoin.errors import InvalidJoin, InvariantBroken, LimitExceeded
 from streamjoin.operators.rebucket import Totals, rebucketed
 from streamjoin.operators.snapshot import store
 from streamjoin.operators.stream_join import StreamJoin
@@ -39,6 +38,7 @@ from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
 Say = Callable[[str], None]
+_MADE = "checkpoint"  # the new one, in the working folder
 _FIRST_SNAPSHOT = re.compile(r"^(\.?)1((?:_[0-9a-f-]+)?\.zip(?:\.crc)*)$")
 
 
@@ -62,6 +62,8 @@ class Rebucketing:
         target = Path(to or f"{checkpoint.folder}-{buckets}").absolute()
         if target.exists():
             raise InvalidJoin(f"{target} is there already; give another folder with --to, or remove it")
+        if checkpoint.folder in target.parents:
+            raise InvalidJoin(f"{target} lies in the old checkpoint; give a folder outside of it with --to")
         return cls(checkpoint, buckets, target, join)
 
     @property
@@ -72,25 +74,34 @@ class Rebucketing:
     def run(self, spark: SparkSession, say: Say) -> None:
         """Read, cut, write, check; the target is there only when all of it went well."""
         partial = self.target.with_name(f"{self.target.name}.partial")
-        partial.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=partial.parent, prefix=f".{self.target.name}-") as work:
-            say(f"reading the state of batch {self.checkpoint.committed} from {self.checkpoint.folder}")
-            joins = self._chosen(stored_joins(spark, self.checkpoint, Path(work) / "old"))
-            totals, seeded = {}, {}
-            for stored in joins:
-                number = stored.operator.number
-                totals[number] = self._cut(stored, Path(work) / "new" / str(number), say)
-                seeded[number] = self._seed(spark, stored, Path(work), say)
-            try:
-                say(f"putting the new checkpoint together for {self.target}")
-                self._assemble(seeded, partial)
-                self._check(spark, partial, totals, Path(work) / "again", say)
-                _point_schemas_to(partial, self.target)
-                partial.rename(self.target)
-            except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
-                raise
+        partial.mkdir(parents=True)
+        try:
+            self._make(spark, partial, say)
+            (partial / _MADE).rename(self.target)
+        except OSError as error:
+            raise LimitExceeded(
+                f"the new checkpoint could not be written ({error}); nothing was kept of it. It needs room "
+                "for about four copies of the state: free some, or give --to on another disk"
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _make(self, spark: SparkSession, work: Path, say: Say) -> None:
+        """The whole new checkpoint in the working folder, compared with the old one."""
+        say(f"reading the state of batch {self.checkpoint.committed} from {self.checkpoint.folder}")
+        totals, seeded = {}, {}
+        for stored in self._chosen(stored_joins(spark, self.checkpoint, work / "old")):
+            number = stored.operator.number
+            totals[number] = self._cut(stored, work / "new" / str(number), say)
+            seeded[number] = self._seed(spark, stored, work, say)
+        say(f"putting the new checkpoint together for {self.target}")
+        made = work / _MADE
+        self._assemble(seeded, made)
+        say("reading it back and comparing")
+        _point_schemas_to(made, made)
+        self._check(spark, made, totals, work / "again")
+        _point_schemas_to(made, self.target)
 
     def _chosen(self, joins: list[StoredJoin]) -> list[StoredJoin]:
         names = [stored.spec.name for stored in joins]
@@ -156,14 +167,14 @@ class Rebucketing:
         query.awaitTermination()
         return seeded
 
-    def _assemble(self, seeded: dict[int, Path], partial: Path) -> None:
+    def _assemble(self, seeded: dict[int, Path], made: Path) -> None:
         """Everything of the old checkpoint but the state of the joins, and that from the seeding queries."""
         states = {str(self.checkpoint.folder / "state" / str(number)) for number in seeded}
 
         def left_out(folder: str, names: list[str]) -> list[str]:
             return [name for name in names if name.isdigit()] if folder in states else []
 
-        shutil.copytree(self.checkpoint.folder, partial, ignore=left_out)
+        shutil.copytree(self.checkpoint.folder, made, ignore=left_out)
         ids = self.checkpoint.state_ids()
         for number, scratch in seeded.items():
             state = scratch / "state" / "0"
@@ -171,22 +182,18 @@ class Rebucketing:
                 place = path.relative_to(state)
                 if place.parts[0].isdigit():
                     renamed = _FIRST_SNAPSHOT.sub(rf"\g<1>{self.version}\g<2>", place.name)
-                    there = partial / "state" / str(number) / place.with_name(renamed)
+                    there = made / "state" / str(number) / place.with_name(renamed)
                     there.parent.mkdir(parents=True, exist_ok=True)
                     shutil.move(path, there)
             ids |= {str(number): Checkpoint.at(scratch).state_ids()["0"]} if ids else {}
         if ids:
-            commit = partial / "commits" / str(self.checkpoint.committed)
+            commit = made / "commits" / str(self.checkpoint.committed)
             version, text = commit.read_text().split("\n", 1)
             _rewrite(commit, f"{version}\n{json.dumps({**json.loads(text), 'stateUniqueIds': ids})}")
-        _point_schemas_to(partial, partial)
 
-    def _check(
-        self, spark: SparkSession, partial: Path, totals: dict[int, Totals], folder: Path, say: Say
-    ) -> None:
+    def _check(self, spark: SparkSession, made: Path, totals: dict[int, Totals], folder: Path) -> None:
         """Read what was written, and compare."""
-        say("reading it back and comparing")
-        again = {one.operator.number: one for one in stored_joins(spark, Checkpoint.at(partial), folder)}
+        again = {one.operator.number: one for one in stored_joins(spark, Checkpoint.at(made), folder)}
         for number, before in totals.items():
             stored = again[number]
             after = Totals(stored.spec)
