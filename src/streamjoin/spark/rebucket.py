@@ -15,6 +15,7 @@ it gets its name. All work is done in `<name>.partial`, which a crash may leave 
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -80,6 +81,8 @@ class Rebucketing:
             self._make(spark, partial, say)
             (partial / _MADE).rename(self.target)
         except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
             raise LimitExceeded(
                 f"the new checkpoint could not be written ({error}); nothing was kept of it. It needs room "
                 "for about four copies of the state: free some, or give --to on another disk"
@@ -152,7 +155,7 @@ class Rebucketing:
         seeds = session.createDataFrame(
             [(label,) for label in (GUARD, *bucket_labels(self.buckets))], "bucket int"
         )
-        seeds.write.parquet(str(labels))
+        seeds.coalesce(1).write.parquet(str(labels))
         seeded = work / "seeded" / number
         query = (
             session.readStream.schema("bucket int")
