@@ -83,6 +83,8 @@ def test_every_command_has_help() -> None:
         ["demo", "news"],
         ["demo", "auction"],
         ["lab", "run"],
+        ["state"],
+        ["rebucket"],
         *(["generate", kind] for kind in ("news", "nexmark", "pattern")),
     )
     for command in (*groups, *single):

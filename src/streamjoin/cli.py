@@ -1,9 +1,10 @@
-"""The command line: `streamjoin demo`, `generate` and `lab`."""
+"""The command line: `streamjoin demo`, `generate`, `lab`, `state` and `rebucket`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -217,6 +218,76 @@ def lab_run(name: str, path: Path | None, *, quick: bool) -> None:
     if name not in known:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="NAME")
     run(known[name], path or Path("out") / f"{name}.json", quick=quick)
+
+
+_CHECKPOINT = click.argument("checkpoint", type=click.Path(path_type=Path))
+_JOIN = click.option("--join", help="Of this join only, where the query has several.")
+
+
+@commands.command("state")
+@_CHECKPOINT
+@click.option("--json", "as_json", is_flag=True, help="As JSON: everything, also by bucket.")
+@_JOIN
+@click.option("--bucket", type=click.IntRange(min=0), help="Of this bucket only; they count from 0.")
+def state(checkpoint: Path, join: str | None, bucket: int | None, *, as_json: bool) -> None:
+    """What the joins of a query hold, why, and what would let it go.
+
+    Reads the state of the last finished batch from CHECKPOINT and changes nothing; the query may be
+    running or not. Needs room on the disk for a copy of the state while it works.
+    """
+    import json
+
+    from streamjoin.spark.checkpoint import Checkpoint
+    from streamjoin.spark.held import about, join_states
+
+    read = Checkpoint.at(checkpoint)
+    with _quiet_session() as spark:
+        states = join_states(spark, read, join=join, bucket=bucket)
+    if as_json:
+        click.echo(json.dumps({**about(read), "joins": [one.to_json() for one in states]}, indent=1))
+        return
+    later = "" if read.planned is None else f"; batch {read.planned} was begun and will run again"
+    click.echo(f"{checkpoint}: state after batch {read.committed}{later}")
+    for one in states:
+        click.echo(f"\n{one.text()}")
+
+
+@commands.command("rebucket")
+@_CHECKPOINT
+@click.option("--buckets", type=int, required=True, help="How many buckets the state shall have.")
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="The new checkpoint.  [default: CHECKPOINT-BUCKETS]"
+)
+@_JOIN
+def rebucket(checkpoint: Path, buckets: int, to: Path | None, join: str | None) -> None:
+    """Write a query's state for another number of buckets.
+
+    Stop the query first. The new checkpoint is written beside CHECKPOINT, which stays as it is; it is read
+    back and compared before it gets its name. Then start the query with sj.join(…, buckets=BUCKETS) and
+    the new checkpoint: it goes on at the same offsets, with the same batch ids. Go on from one of the two
+    only. Needs room beside it for four copies of the state while it works.
+    """
+    from streamjoin.spark.rebucket import Rebucketing
+
+    asked = Rebucketing.of(checkpoint, buckets, to, join)
+    with _quiet_session() as spark:
+        asked.run(spark, lambda text: click.echo(text, err=True))
+    click.echo(f"{asked.target}: start the query from here, with buckets={buckets}")
+
+
+@contextmanager
+def _quiet_session() -> Iterator[Any]:
+    """A local Spark session whose own messages stay off the terminal."""
+    import tempfile
+
+    from streamjoin.spark.session import session
+
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session(name="streamjoin", log=Path(folder) / "spark.log")
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def main() -> None:

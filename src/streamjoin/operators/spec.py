@@ -42,6 +42,7 @@ class InputSpec:
     arrival: Arrival | None = None
     partitioned: bool = False  # the order of arrival holds within each source partition
     heeds_promises: bool = True  # False for operators that know no punctuations
+    closes: str | None = None  # what closes keys on it, in words
 
     @property
     def arrival_text(self) -> str:

@@ -26,7 +26,7 @@ from streamjoin.plan.chain import check_chain
 from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
-from streamjoin.plan.safety import Bound, check
+from streamjoin.plan.safety import Bound, check, closes_keys
 from streamjoin.plan.types import common_type, plain
 from streamjoin.state.side import MergePolicy
 
@@ -209,6 +209,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         arrival=stream.arrival,
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,
         heeds_promises=stream.heeded,
+        closes=closes_keys(stream),
     )
 
 

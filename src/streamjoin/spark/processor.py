@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.declared import declared
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
 from streamjoin.operators.snapshot import restore, store
@@ -125,11 +126,13 @@ class BucketJoin(StatefulProcessor):
     def _check_identity(self) -> None:
         """Refuse a checkpoint of another join, also where no bucket would find its old state."""
         stored = self.store.manifest()
-        now = Manifest(self.spec.identity(), {})
-        if stored is None:
-            self.store.put_manifest(now.encode())
-        else:
-            Manifest.decode(stored).check_identity(now.identity)
+        now = Manifest(self.spec.identity(), {}, declared(self.spec))
+        if stored is not None:
+            before = Manifest.decode(stored)
+            before.check_identity(now.identity)
+            if before.facts == now.facts:
+                return
+        self.store.put_manifest(now.encode())
 
     def _current(self, bucket: int, stored: bytes | None, keeper: BucketKeeper) -> StreamJoin:
         """The join as it was after the last committed batch."""

@@ -25,24 +25,25 @@ from streamjoin.state.run import Run
 
 _NAME = StructType([StructField("name", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
-_MANIFEST = "manifest"
+STATE = "state"  # the name of the MapState
+MANIFEST = "manifest"
 
 
 class BucketStore:
     """The state of one bucket; the handle decides which (Spark's implicit key)."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._values = handle.getMapState("state", _NAME, _VALUE)
+        self._values = handle.getMapState(STATE, _NAME, _VALUE)
         self.calls: Counter[str] = Counter()
 
     def manifest(self) -> bytes | None:
         """The manifest of the last committed batch, None for a new bucket."""
         self.calls["manifest"] += 1
-        return self._get(_MANIFEST)
+        return self._get(MANIFEST)
 
     def put_manifest(self, value: bytes) -> None:
         self.calls["manifest"] += 1
-        fast_state.put(self._values, (_MANIFEST,), value)
+        fast_state.put(self._values, (MANIFEST,), value)
 
     def run(self, name: str) -> bytes:
         """The bytes of a run the manifest names."""

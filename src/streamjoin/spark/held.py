@@ -1,0 +1,48 @@
+"""What the joins of a checkpoint hold, and why: read, opened bucket by bucket, and explained."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.operators.needed import JoinHeld, held
+from streamjoin.operators.rebucket import unknown_sides
+from streamjoin.plan.state_text import JoinState
+from streamjoin.spark.checkpoint import Checkpoint, StoredJoin, stored_joins
+
+
+def join_states(
+    spark: SparkSession, checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
+) -> list[JoinState]:
+    """The state of every join, or of the one that is named; of all buckets, or of one."""
+    with tempfile.TemporaryDirectory(prefix="streamjoin-state-") as folder:
+        found = stored_joins(spark, checkpoint, Path(folder), bucket=bucket)
+        names = [stored.spec.name for stored in found]
+        if join is not None and join not in names:
+            raise InvalidJoin(f"there is no join {join!r} here; give one of {', '.join(names)}")
+        return [_state(stored) for stored in found if join in (None, stored.spec.name)]
+
+
+def _state(stored: StoredJoin) -> JoinState:
+    buckets: dict[int, JoinHeld] = {}
+    reached: tuple[int, ...] = ()
+    for number, manifest in stored.manifests.items():
+        opened = stored.open(number)
+        found, more = held(opened), unknown_sides(stored.spec, [manifest])
+        buckets[number] = replace(found, other_rows={**found.other_rows, **more})
+        reached = tuple(opened.reached)
+    return JoinState(stored.operator.number, stored.spec, reached, buckets, stored.guard.facts)
+
+
+def about(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Where the checkpoint stands, as plain JSON."""
+    return {
+        "checkpoint": str(checkpoint.folder),
+        "batch": checkpoint.committed,
+        "planned_batch": checkpoint.planned,
+    }
