@@ -19,6 +19,8 @@ import pyarrow as pa
 from streamjoin.batch import Layout
 from streamjoin.errors import StateFormatError
 from streamjoin.metadata import Arrival, Clustered, Ordered
+from streamjoin.operators.aggregates import ALL_ROWS, FUNCTIONS
+from streamjoin.operators.grouping import Aggregate, Grouping
 from streamjoin.operators.join_type import join_type
 from streamjoin.operators.spec import InputSpec, JoinSpec
 from streamjoin.state.side import MergePolicy
@@ -31,6 +33,7 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "purge": spec.strategies.purge.name,
+        "grouping": None if spec.grouping is None else _grouping_to_json(spec.grouping),
         "inputs": [
             {
                 "schema": one.layout.schema.serialize().to_pybytes().hex(),
@@ -65,7 +68,27 @@ def read_spec(
         merging=merging,
         buckets=identity["buckets"],
         hash=identity["hash"],
+        grouping=None if facts.get("grouping") is None else _grouping_from_json(facts["grouping"]),
+        feeds_join=identity.get("feeds a join", False),
     )
+
+
+def _grouping_to_json(grouping: Grouping) -> dict[str, Any]:
+    return {
+        "joined": grouping.joined.serialize().to_pybytes().hex(),
+        "keys": grouping.keys,
+        "columns": grouping.columns,
+        "aggregates": [(one.name, one.column, one.accumulator.says) for one in grouping.aggregates],
+    }
+
+
+def _grouping_from_json(saved: dict[str, Any]) -> Grouping:
+    joined = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(saved["joined"])))
+    aggregates = []
+    for name, column, function in saved["aggregates"]:
+        dtype = pa.int64() if column == ALL_ROWS else joined.field(column).type
+        aggregates.append(Aggregate(name, column, FUNCTIONS[function](dtype)))
+    return Grouping(joined, tuple(saved["keys"]), tuple(saved["columns"]), tuple(aggregates))
 
 
 def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[str, Any]) -> InputSpec:

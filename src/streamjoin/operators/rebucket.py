@@ -31,18 +31,20 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, concat
-from streamjoin.errors import InvariantBroken, StateFormatError
+from streamjoin.errors import StateFormatError
 from streamjoin.keys import hash_keys
 from streamjoin.metadata import Clustered
+from streamjoin.operators.group_by import UNKEYED
 from streamjoin.operators.monitor import SAMPLED_KEYS, Monitor, Order
 from streamjoin.operators.snapshot import restore, sides_of
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.operators.wire import bucket_bounds
 from streamjoin.state.codec import batch_bytes, decode_batch, decode_run, encode_run
+from streamjoin.state.keepers import Values
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
-from streamjoin.state.side import Side
+from streamjoin.state.side import Part, Side
 
 Facts = dict[str, Any]
 _LOWEST, _HIGHEST = (int(end) for end in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
@@ -94,11 +96,14 @@ def rebucketed(
         ends = np.searchsorted(bounds, [stretch.first, stretch.last], side="right").tolist()
         needed = range(ends[0], ends[1] + 1)
         opened = {bucket: opened.get(bucket) or open_bucket(bucket) for bucket in needed}
-        join = restore(target, Manifest(target.identity(), {}, whole.share(number, stretch)), _no_runs)
+        join = restore(target, Manifest(target.identity(), {}, whole.share(number, stretch)), Values())
         join.names.begin(join.step)
         old = zip(*(sides_of(each) for each in opened.values()), strict=True)
         for side, parts in zip(sides_of(join), old, strict=True):
-            _take_over(side, parts, stretch)
+            if side.tag != UNKEYED:
+                _take_over(side, parts, stretch)
+            elif number == 0:  # rows without a key are the first bucket's, whatever their hash
+                _take_over(side, parts[:1], Stretch(_LOWEST, _HIGHEST))
         yield join
 
 
@@ -119,23 +124,19 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _no_runs(name: str, side: Side) -> Batch:
-    raise InvariantBroken(
-        f"run {name} of side {side.tag} was asked for where there is none; please report it"
-    )
-
-
 def _take_over(side: Side, parts: Sequence[Side], stretch: Stretch) -> None:
     """The live rows of a stretch, tier by tier; neighbours' tiers follow each other in hash order."""
     for tiers in zip_longest(*(part.tiers for part in parts), fillvalue=()):
         rows, flags = [], []
         for run in chain.from_iterable(tiers):
-            here = stretch.of(run.batch.hash)
+            batch = run.batch
+            here = stretch.of(batch.hash)
             live = run.live_mask()[here]
-            rows.append(run.batch.slice(here.start, here.stop - here.start).where(live))
+            rows.append(batch.slice(here.start, here.stop - here.start).where(live))
             flags.append(run.matched_between(here.start, here.stop))
-        matched = np.concatenate(flags)
-        side.append(concat(side.layout, rows), matched if matched.any() else None)
+        matched, merged = np.concatenate(flags), concat(side.layout, rows)
+        if len(merged):
+            side.adopt(Part(merged, matched if matched.any() else None))
 
 
 @dataclass(frozen=True)

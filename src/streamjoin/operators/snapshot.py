@@ -89,7 +89,7 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
             [[time_us, Punctuation(patterns).text()] for time_us, patterns in scheduled.patterns]
             for scheduled in join.scheduled
         ],
-        "debts": None if join.debts is None else join.debts.to_json(),
+        **({} if join.debts is None else {"debts": join.debts.to_json()}),
         "seen": [monitor.to_json() for monitor in join.monitors],
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
         "followed": [
@@ -124,7 +124,7 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
         scheduled.patterns = [
             (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
         ]
-    if join.debts is not None and facts.get("debts") is not None:
+    if join.debts is not None and "debts" in facts:
         join.debts.restore(facts["debts"])
         join.names.residency.turn = join.debts.turn
     if join.telling is not None:

@@ -30,7 +30,8 @@ from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.spark.buckets import GUARD, bucket_labels
 from streamjoin.spark.store import MANIFEST, STATE
 from streamjoin.spark.wiring import MERGE_FANOUT, RUN_BYTES
-from streamjoin.state.codec import RUN, decode, decode_batch, decode_run
+from streamjoin.state.codec import RUN, decode, decode_batch
+from streamjoin.state.keepers import Values
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.side import MergePolicy
 
@@ -140,9 +141,8 @@ class StoredJoin:
         """One bucket with its rows, mapped from the files."""
         manifest = replace(self.manifests[bucket], identity=self.spec.identity())
         folder = self.folder / str(self.labels[bucket])
-        return restore(
-            self.spec, manifest, lambda name, side: decode_run(_mapped(folder / name), side.layout)
-        )
+        runs = Values({name: _mapped(folder / name) for name in manifest.run_names()})
+        return restore(self.spec, manifest, runs)
 
 
 def stored_joins(

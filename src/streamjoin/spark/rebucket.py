@@ -35,6 +35,7 @@ from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.spark.buckets import GUARD, bucket_labels
 from streamjoin.spark.checkpoint import STATE_STORE, Checkpoint, StoredJoin, metadata_files, stored_joins
 from streamjoin.spark.store import MANIFEST, BucketStore
+from streamjoin.state.keepers import encoded
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
@@ -239,8 +240,10 @@ class Seeding(StatefulProcessor):
 def _store_in(folder: Path, join: StreamJoin) -> Manifest:
     """Runs as files; gives the manifest that names them."""
 
-    def save(name: str, value: bytes, _: Run) -> None:
+    def save(run: Run) -> str:
+        name, value = encoded(run)
         (folder / name).write_bytes(value)
+        return name
 
     return store(join, save)
 

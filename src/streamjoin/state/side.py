@@ -109,9 +109,12 @@ class Side:
     def append(self, rows: Batch, matched: Mask | None = None, *, turn: int | None = None) -> None:
         """Add sorted rows as a new tier, then merge what is due."""
         if len(rows):
-            arrived = None if turn is None else np.full(len(rows), turn)
-            self.tiers.append(self._cut([Part(rows, matched, arrived)]))
+            self.adopt(Part(rows, matched, None if turn is None else np.full(len(rows), turn)))
             self.merge_due()
+
+    def adopt(self, part: Part) -> None:
+        """Add sorted rows as a tier, as they are."""
+        self.tiers.append(self._cut([part]))
 
     def in_memory_first(self, *, stayed: bool = False) -> list[Run]:
         """The runs in the order in which a probe visits them; or only those that never left memory."""
