@@ -55,10 +55,13 @@ def stream(
     columns: Sequence[str] | None = None,
     punctuation: PunctuationSource | None = None,
     on_violation: OnViolation = "drop",
+    ttl: Duration | None = None,
 ) -> Stream:
     """Declare one input of a join and what is known of it.
 
-    `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process.
+    `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process. `ttl` is a
+    bound of last resort: tuples older than that, by the stream's own progress, are let go of whatever they
+    could still join, and counted as `expired`.
 
     >>> import pyarrow as pa
     >>> news = stream(
@@ -91,6 +94,7 @@ def stream(
         None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
         punctuation,
         on_violation,
+        micros("ttl", ttl),
         source=frame,
     )
 
@@ -150,10 +154,15 @@ def join(
     memory: Any = None,
     propagate: bool = True,
     buckets: int | None = None,
+    strict: bool = False,
 ) -> Joined:
-    """Join two or more streams on their keys, matched by position."""
+    """Join two or more streams on their keys, matched by position.
+
+    A join whose state nothing bounds starts with a warning (`UnboundedState`), or is refused here where
+    `strict` is asked for.
+    """
     options = JoinOptions(
-        name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets
+        name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
     return Joined(plan_join(inputs, options))
 

@@ -10,7 +10,7 @@ between the old bound and the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
-from streamjoin.operators.progress import END_OF_TIME, Progress
+from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
 from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.spec import JoinSpec
@@ -59,6 +59,7 @@ class LettingGo:
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
         self.reached = self.progress.of_all()
+        self.expired_to = [NO_PROGRESS] * len(spec.inputs)  # not part of the state: a ttl may change
         self.counters = [Counters() for _ in count]
         self.results = 0
         self.announcements = 0
@@ -254,6 +255,9 @@ class LettingGo:
                 if self.reached[other] > before[other]:
                     start, stop = before[other] - spec.window_us, self.reached[other] - spec.window_us
                     yield from self._invalidate(i, start, stop, touched)
+        for i, spec in enumerate(self.spec.inputs):
+            if spec.ttl_us is not None:
+                yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
@@ -283,11 +287,23 @@ class LettingGo:
                 continue
             # with two inputs, the one other input has passed them all by
             gone = rows if len(self.sides) == 2 else self._useless_by_any_means(i, run.batch, rows)
-            yield from self._release(i, run, gone)
-            self.counters[i].invalidated += run.kill(gone)
-            if len(gone) and not self.promises[i].empty:
-                keys = run.batch.only_keys().take(np.sort(gone)).distinct_keys()
-                touched.append(keys.where(self.promises[i].closed(keys)))
+            self.counters[i].invalidated += yield from self._leave(i, run, gone, touched)
+
+    def _expire(self, i: int, before_us: int, touched: list[Batch]) -> Iterator[Output]:
+        """Drop rows of input i whose time to live is over, useless or not; as `_invalidate` otherwise."""
+        start_us, self.expired_to[i] = self.expired_to[i], max(self.expired_to[i], before_us)
+        for run in self.sides[i].runs if before_us > start_us else ():
+            rows = run.live_between(start_us, before_us)
+            if len(rows):
+                self.counters[i].expired += yield from self._leave(i, run, rows, touched)
+
+    def _leave(self, i: int, run: Run, gone: Ints, touched: list[Batch]) -> Generator[Output, None, int]:
+        """Rows of input i go, as event time is past them; adds the keys that it may finish."""
+        yield from self._release(i, run, gone)
+        if len(gone) and not self.promises[i].empty:
+            keys = run.batch.only_keys().take(np.sort(gone)).distinct_keys()
+            touched.append(keys.where(self.promises[i].closed(keys)))
+        return run.kill(gone)
 
     def _useless_by_any_means(self, i: int, batch: Batch, rows: Ints) -> Ints:
         rows = np.sort(rows)

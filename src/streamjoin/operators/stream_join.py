@@ -5,6 +5,7 @@ Rules (design section 4), for input i with state S_i, window W_i, progress P_i:
 - a result has one tuple per input, equal keys, and (latest time) - t_i <= W_i for every i;
 - a tuple of S_i is *useless* when for every other input m: m is closed for its key, or
   P_m > t + W_i. Tested on arrival after probing, on promises and on progress;
+- a tuple of S_i is *expired* when P_i > t + ttl_i, useless or not: it is lost, and counted;
 - a key is *spent* when every input is closed for it, or some input is closed for it and holds no
   tuple of it that is not useless: nothing of it will match any more. Its tuples are forgotten,
   later arrivals are dropped;
@@ -178,9 +179,12 @@ class StreamJoin(LettingGo):
         stored = self._worth_keeping(i, rows, probe)
         if self.spec.how.forgets_matched and i == 0:
             stored &= ~matches.driving
+        expired = stored & self._too_old(i, rows)
+        stored &= ~expired
         kept = rows.where(stored)
         self.counters[i].stored += len(kept)
-        self.counters[i].dropped += len(rows) - len(kept)
+        self.counters[i].expired += (lost := int(np.count_nonzero(expired)))
+        self.counters[i].dropped += len(rows) - len(kept) - lost
         if i in self.spec.how.preserved:
             yield from self._padded(i, rows, np.flatnonzero(~stored & ~matches.driving))
         flags = matches.driving[stored] if matches.driving.any() else None
@@ -260,6 +264,14 @@ class StreamJoin(LettingGo):
             return np.zeros(len(rows), np.bool_)
         past: Mask = rows.time < self.reached[other] - window
         return past
+
+    def _too_old(self, i: int, rows: Batch) -> Mask:
+        """Rows of input i that come when their time to live is over."""
+        ttl = self.spec.inputs[i].ttl_us
+        if ttl is None:
+            return np.zeros(len(rows), np.bool_)
+        old: Mask = rows.time < self.reached[i] - ttl
+        return old
 
     def _close_seen(self, i: int, rows: Batch, stored: Mask, probe: Probe) -> Iterator[Output]:
         """A unique input is closed for a key by its first tuple."""
