@@ -15,6 +15,7 @@ from streamjoin.metadata import closing, clustered, control, marked, ordered
 from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
+from streamjoin.plan.cost import Rate
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.punctuation import ANY, Punctuation, between
 
@@ -36,6 +37,7 @@ __all__ = [
     "PurgeEvery",
     "PurgeImmediately",
     "RandomInput",
+    "Rate",
     "RoundRobin",
     "Sequential",
     "StateFormatError",

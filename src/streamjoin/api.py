@@ -5,9 +5,10 @@ Nothing happens until a join is started, by `local()` in this process or on Spar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -23,7 +24,8 @@ from streamjoin.metadata import (
     duration_us,
 )
 from streamjoin.plan.advice import advice
-from streamjoin.plan.explain import explain
+from streamjoin.plan.cost import Rate
+from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
 if TYPE_CHECKING:
@@ -173,12 +175,26 @@ class Joined:
 
     plan: Plan
 
-    def explain(self) -> str:
-        """What joins, how, why, and whether its state is bounded."""
-        return explain(self.plan)
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        after: Duration = "1 day",
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
+        """What joins, how, why, and whether its state is bounded; with `rates`, what it will hold.
+
+        `rates` gives for each input by name its rows per second, or a `Rate` that says more; predicted is
+        the state so long `after` the start.
+        """
+        check_format(format)
+        if format == "json":
+            return json.dumps(described(self.plan, rates, after), ensure_ascii=False, indent=2)
+        return explain(self.plan, rates, after)
 
     def advice(self, metrics: Any) -> list[str]:
-        """What the data breaks of what was declared, and what it would keep that was not.
+        """What the data breaks of what was declared, what it would keep that was not, and where the state
+        is not as predicted.
 
         `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
         """

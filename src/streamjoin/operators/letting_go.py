@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Mask, concat
+from streamjoin.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.calibration import Calibration, Outlook, Size
 from streamjoin.operators.elements import Counters, Finished, Held, Output, Results
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
@@ -55,6 +56,7 @@ class LettingGo:
         self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor() for _ in count]
+        self.calibration = Calibration(spec)
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.unsettled: list[Batch] = []
         self.progress = Progress(spec.inputs)
@@ -86,6 +88,21 @@ class LettingGo:
             monitor.seen(0 if follower is None else follower.widest_slack)
             for monitor, follower in zip(self.monitors, self.followers, strict=True)
         ]
+
+    def outlook(self) -> list[Outlook]:
+        """Tuples of each input, measured beside predicted."""
+        return self.calibration.outlook([side.live_rows for side in self.sides])
+
+    def _calibrate(self, arrivals: dict[int, Arrivals]) -> None:
+        """The step ends: measure, and make a new forecast where one is due."""
+        earliest = None
+        if self.calibration.begin is None and self.calibration.timed:
+            times = [one.rows.time[one.rows.time != NO_TIME] for one in arrivals.values()]
+            earliest = min((float(some.min()) for some in times if len(some)), default=None)
+        if self.calibration.tick(self.progress, self.reached, earliest):
+            sizes = [Size(side.live_rows, side.nbytes) for side in self.sides]
+            held = self.held()
+            self.calibration.plan_term(sizes, held.promises, held.nbytes - sum(one.nbytes for one in sizes))
 
     def _others(self, i: int) -> list[int]:
         return [other for other in range(len(self.sides)) if other != i]
@@ -182,6 +199,7 @@ class LettingGo:
         """Let go of everything input i holds of the chosen keys."""
         if not chosen.any():
             return
+        self.calibration.lives[i].gone(keys.hash, chosen)
         for hit in self.sides[i].match(keys.where(chosen)):
             if i in self.spec.how.preserved:
                 yield from self._release(i, hit.run, hit.live()[1])
@@ -198,6 +216,7 @@ class LettingGo:
             group = hit.probe[position]
             useless = rows[self._useless(i, hit.run.batch, rows, [mask[group] for mask in closed])]
             yield from self._release(i, hit.run, useless)
+            self.calibration.lives[i].gone(np.sort(hit.run.batch.hash[useless]))
             self.counters[i].purged += hit.run.kill(useless)
 
     # What leaves

@@ -71,6 +71,8 @@ class StreamJoin(LettingGo):
         yield from self._settle_due(idle=True)
         for side in self.sides:
             side.drop_dead()
+        if self.spec.monitored:
+            self._calibrate(arrivals)
         self.spec.strategies.spill.relieve(sum(side.nbytes for side in self.sides))
 
     def _follow(self, i: int, arrived: Arrivals, implied: dict[int, Implied]) -> Arrivals:
@@ -181,6 +183,8 @@ class StreamJoin(LettingGo):
             stored &= ~matches.driving
         expired = stored & self._too_old(i, rows)
         stored &= ~expired
+        if self.spec.monitored:
+            self.calibration.came(i, rows.hash, stored)
         kept = rows.where(stored)
         self.counters[i].stored += len(kept)
         self.counters[i].expired += (lost := int(np.count_nonzero(expired)))
@@ -230,6 +234,7 @@ class StreamJoin(LettingGo):
         for run, rows in matches.stored(0):
             if self.spec.how.first_match:
                 yield from self._alone(0, run.batch, rows)
+            self.calibration.lives[0].gone(np.sort(run.batch.hash[rows]))
             self.counters[0].purged += run.kill(rows)
             if len(rows) and not self.promises[0].empty:
                 keys = run.batch.only_keys().take(rows).distinct_keys()

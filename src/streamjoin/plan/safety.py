@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from streamjoin.metadata import Closing, Clustered, Control, Marked, Ordered, Stream, duration_text
 
 ORDER_OF_ADVICE = (
-    "in this order: saying how a key ends keeps every result and lets go earliest, "
+    "the most useful first: saying how a key ends keeps every result and lets go earliest, "
     "a window changes what is asked, a ttl loses results"
 )
 
@@ -124,7 +124,7 @@ def _lets_tuples_go(stream: Stream, others: list[Stream]) -> list[Reason]:
     for other in others:
         way = closes_keys(other)
         if way is not None:
-            found.append(Reason(f"{way} let its tuples go", _assumed(stream, other)))
+            found.append(Reason(f"its tuples go by {way}", _assumed(stream, other)))
     return found
 
 
@@ -189,7 +189,7 @@ def _last_resorts(stream: Stream) -> list[str]:
         for what, value in (("time", stream.time), ("lateness", stream.lateness_us))
         if value is None
     )
-    needs = f", which needs {missing} too" if missing else ""
+    needs = f" (with {missing} on {stream.name})" if missing else ""
     return [
         f"window= on {stream.name} (with time= and lateness= on every input)",
         f"ttl= on {stream.name} as a last resort, which loses tuples{needs}",

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streamjoin.batch import Batch
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.calibration import Outlook
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
 from streamjoin.operators.snapshot import restore, store
@@ -36,8 +37,8 @@ from streamjoin.state.run import Run
 from streamjoin.state.side import Side
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-GAUGES = ("state_rows", "state_bytes", "promises", "waiting")
-SEEN = tuple(field.name for field in fields(Seen))
+GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "predicted_rows", "predicted_bytes")
+SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
@@ -180,5 +181,11 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
-    seen = [value for one in join.seen() for value in astuple(one)]
-    return [held.rows, held.nbytes, held.promises, held.waiting, *seen]
+    outlook = join.outlook()
+    predicted = [sum(one.predicted for one in outlook), round(join.calibration.predicted_bytes())]
+    seen = [
+        value
+        for sampled, ahead in zip(join.seen(), outlook, strict=True)
+        for value in (*astuple(sampled), *astuple(ahead))
+    ]
+    return [held.rows, held.nbytes, held.promises, held.waiting, *predicted, *seen]
