@@ -115,6 +115,7 @@ class Lives:
         if self._skip >= len(hashes):
             self._skip -= len(hashes)
             return
+        self._every = max(self._every, len(hashes) // FOLLOWED_PER_STEP)
         chosen = np.arange(self._skip, len(hashes), self._every)
         self._skip = self._every - (len(hashes) - int(chosen[-1]))
         kept = chosen[stored[chosen]]
@@ -137,14 +138,21 @@ class Lives:
         self.born[np.isnan(self.born)] = clock
         age = clock - self.born
         over = ~self.dying & (age > stay)
-        np.add.at(self.deaths, _bins(age[self.dying]), self.weight[self.dying])
-        np.add.at(self.losses, _bins(age[over]), self.weight[over])
-        self._keep(~(self.dying | over))
+        left = self.dying | over
+        if left.any():
+            np.add.at(self.deaths, _bins(age[self.dying]), self.weight[self.dying])
+            np.add.at(self.losses, _bins(age[over]), self.weight[over])
+            self._keep(~left)
         if len(self.hash) > FOLLOWED:
-            self._keep(np.arange(len(self.hash)) % 2 == 0)
-            self.weight *= 2
+            self._thin(seed=abs(int(clock)))
         self._every = max(1, self._came // FOLLOWED_PER_STEP)
         self._came = 0
+
+    def _thin(self, seed: int) -> None:
+        """Half of what may be followed goes on, any of the rows alike, for all of them."""
+        before = len(self.hash)
+        self._keep(np.random.default_rng(seed).permutation(before) < FOLLOWED // 2)
+        self.weight *= before / (FOLLOWED // 2)
 
     def _keep(self, rows: Mask) -> None:
         self.hash, self.born, self.weight = self.hash[rows], self.born[rows], self.weight[rows]
@@ -197,6 +205,4 @@ class Lives:
 
 def _bins(ages: Floats) -> Ints:
     """The bin of each age: 0 for age zero, then each up to and including its edge."""
-    with np.errstate(divide="ignore"):
-        bins = np.ceil(np.log2(np.maximum(ages, 0.0)) * _PER_OCTAVE)
-    return np.where(ages > 0, np.clip(bins, 1, _BINS - 1), 0).astype(np.int64)
+    return np.minimum(np.searchsorted(_EDGES, ages), _BINS - 1)
