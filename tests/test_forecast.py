@@ -118,6 +118,14 @@ def test_the_auction_of_the_pwjoin_paper(operator):
     assert abs(error(auction_join(operator, streams.window_us).local(), streams.batches(0.5))) < MARGIN
 
 
+def test_promises_that_nothing_lets_go_of_are_seen_to_grow():
+    run = one_many().local()
+    for step in range(60):
+        run.step(steady(step, 300, 5, promised=0.7))
+    assert run.state().promises > 5000  # keys of `one` that `many` never closes
+    assert run.forecast().promises == pytest.approx(run.state().promises, rel=MARGIN)
+
+
 def test_bytes_too():
     streams = AuctionStreams(seed=5, items=6_000, hours=72)
     run = auction_join("wjoin", streams.window_us).local()

@@ -40,6 +40,7 @@ class Forecast:
     """What the cost model expects to be held now, from what was measured up to eight steps before."""
 
     rows: Mapping[str, float]
+    promises: float
     nbytes: float
 
 
@@ -205,8 +206,9 @@ class LocalRun:
 
     def forecast(self) -> Forecast:
         """What the cost model expects to be held now; `state()` says what is."""
-        rows = dict(zip(self._names, self.join.calibration.predicted(), strict=True))
-        return Forecast(rows, self.join.calibration.predicted_bytes())
+        model = self.join.calibration
+        rows = dict(zip(self._names, model.predicted(), strict=True))
+        return Forecast(rows, model.predicted_promises(), model.predicted_bytes())
 
     def advice(self) -> list[str]:
         """What the data breaks of what was declared, what it would keep that was not, and where the

@@ -90,6 +90,9 @@ class Memory:
             clock, promises, nbytes, (promises - self.promises) / span, (nbytes - self.nbytes) / span
         )
 
+    def promises_at(self, clock: float) -> float:
+        return max(0.0, self.promises + self.growth * (clock - self.at))
+
     def bytes_at(self, clock: float) -> float:
         return max(0.0, self.nbytes + self.growth_bytes * (clock - self.at))
 
@@ -198,6 +201,10 @@ class Calibration:
         if self.expected is None:
             return [0.0] * len(self.lives)
         return [one.rows(self._elapsed) for one in self.expected]
+
+    def predicted_promises(self) -> float:
+        """Remembered promises that are expected now."""
+        return 0.0 if self.expected is None else self.memory.promises_at(self.clock)
 
     def predicted_bytes(self) -> float:
         """Bytes of all state that the model expects now."""
