@@ -158,7 +158,14 @@ def test_every_input_needs_a_rate(rates, told):
 
 
 @pytest.mark.parametrize(
-    "given", [{"rows_per_second": -1}, {"rows_per_key": 0}, {"promised": 1.5}, {"open_for": "long"}]
+    "given",
+    [
+        {"rows_per_second": -1},
+        {"rows_per_key": 0},
+        {"promised": 1.5},
+        {"open_for": "long"},
+        {"rows_per_second": "many"},
+    ],
 )
 def test_a_rate_is_checked(given):
     with pytest.raises(sj.InvalidJoin, match=r"give |Rate: open_for is 'long'"):

@@ -14,7 +14,7 @@ with a window of 4 s: 1,000 x (4 - 4 x 4 / 20) = 3,200 tuples, from 4 s after th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from streamjoin.operators.lifetimes import Life, Lives
@@ -48,7 +48,7 @@ class Expected:
     rate: float
     life: Life
     stay: float
-    row_bytes: float
+    row_bytes: float = 0.0
 
     def rows(self, elapsed: float) -> float:
         """Tuples held when so much time has passed since the start."""
@@ -174,13 +174,11 @@ class Calibration:
         self._due = self.steps + min(self.steps, TERM)
         if self._passed <= 0:
             return
-        before = self.expected
-        self.expected = [self._measured(i) for i in range(len(sizes))]
-        for i, size in enumerate(sizes):
-            known = size.nbytes / size.rows if size.rows else before[i].row_bytes if before else 0.0
-            self.expected[i] = Expected(
-                self.expected[i].rate, self.expected[i].life, self.expected[i].stay, known
-            )
+        known = [one.row_bytes for one in self.expected or ()] or [0.0] * len(sizes)
+        self.expected = [
+            replace(self._measured(i), row_bytes=size.nbytes / size.rows if size.rows else known[i])
+            for i, size in enumerate(sizes)
+        ]
         self.memory = self.memory.next(self.clock, promises, promise_bytes)
         for lives in self.lives:
             lives.fade()
@@ -190,7 +188,7 @@ class Calibration:
 
     def _measured(self, i: int) -> Expected:
         rate = self._rows[i] / self._passed if self._passed > 0 else 0.0
-        return Expected(rate, self.lives[i].life(self.clock), self._stay(i), 0.0)
+        return Expected(rate, self.lives[i].life(self.clock), self._stay(i))
 
     @property
     def _elapsed(self) -> float:

@@ -79,6 +79,9 @@ class Rate:
     row_bytes: float | None = None
 
     def __post_init__(self) -> None:
+        numbers = (self.rows_per_second, self.rows_per_key, self.promised)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise InvalidJoin(f"{self!r}: give rows_per_second, rows_per_key and promised as numbers")
         if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.promised <= 1:
             raise InvalidJoin(
                 f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and promised from 0 to 1"

@@ -136,7 +136,9 @@ class BucketJoin(StatefulProcessor):
         if stored is None:
             return StreamJoin(self.spec)
         cached = JOINS.take(self.cache_name, bucket, digest(stored))
-        return cached or restore(self.spec, Manifest.decode(stored), self._load)
+        if cached is not None and cached.spec.inputs == self.spec.inputs:  # a restart may change a ttl
+            return cached
+        return restore(self.spec, Manifest.decode(stored), self._load)
 
     def _load(self, name: str, side: Side) -> Batch:
         mapped = self.files.get(name)
