@@ -16,6 +16,7 @@ from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, 
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spilling import SpillAbove
+from streamjoin.plan.cost import Rate
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.punctuation import ANY, Punctuation, between
 
@@ -37,6 +38,7 @@ __all__ = [
     "PurgeEvery",
     "PurgeImmediately",
     "RandomInput",
+    "Rate",
     "RoundRobin",
     "Sequential",
     "SpillAbove",

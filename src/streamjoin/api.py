@@ -5,9 +5,10 @@ Nothing happens until a join is started, by `local()` in this process or on Spar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -26,7 +27,8 @@ from streamjoin.metadata import (
 )
 from streamjoin.plan.advice import advice
 from streamjoin.plan.chain import inner_of
-from streamjoin.plan.explain import explain
+from streamjoin.plan.cost import Rate
+from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.grouping import grouped
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
@@ -59,11 +61,14 @@ def stream(
     columns: Sequence[str] | None = None,
     punctuation: PunctuationSource | None = None,
     on_violation: OnViolation = "drop",
+    ttl: Duration | None = None,
 ) -> Stream:
     """Declare one input of a join and what is known of it.
 
     `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process, or a join:
-    then its results are the rows, and its punctuations are passed on where `key` is its own key.
+    then its results are the rows, and its punctuations are passed on where `key` is its own key. `ttl` is
+    a bound of last resort: tuples older than that, by the stream's own progress, are let go of whatever
+    they could still join, and counted as `expired`.
 
     >>> import pyarrow as pa
     >>> news = stream(
@@ -102,6 +107,7 @@ def stream(
         None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
         punctuation,
         on_violation,
+        micros("ttl", ttl),
         inner=inner,
         source=frame,
     )
@@ -162,10 +168,15 @@ def join(
     memory: Any = None,
     propagate: bool = True,
     buckets: int | None = None,
+    strict: bool = False,
 ) -> Joined:
-    """Join two or more streams on their keys, matched by position."""
+    """Join two or more streams on their keys, matched by position.
+
+    A join whose state nothing bounds starts with a warning (`UnboundedState`), or is refused here where
+    `strict` is asked for.
+    """
     options = JoinOptions(
-        name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets
+        name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
     return Joined(plan_join(inputs, options))
 
@@ -176,12 +187,26 @@ class Joined:
 
     plan: Plan
 
-    def explain(self) -> str:
-        """What joins, how, why, and whether its state is bounded."""
-        return explain(self.plan)
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        after: Duration = "1 day",
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
+        """What joins, how, why, and whether its state is bounded; with `rates`, what it will hold.
+
+        `rates` gives for each input by name its rows per second, or a `Rate` that says more; predicted is
+        the state so long `after` the start.
+        """
+        check_format(format)
+        if format == "json":
+            return json.dumps(described(self.plan, rates, after), ensure_ascii=False, indent=2)
+        return explain(self.plan, rates, after)
 
     def advice(self, metrics: Any) -> list[str]:
-        """What the data breaks of what was declared, and what it would keep that was not.
+        """What the data breaks of what was declared, what it would keep that was not, and where the state
+        is not as predicted.
 
         `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
         """

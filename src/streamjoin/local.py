@@ -39,6 +39,15 @@ _RUN = b"SJLR"
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the cost model expects to be held now, from what was measured up to eight steps before."""
+
+    rows: Mapping[str, float]
+    promises: float
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class StateSummary:
     """What a run holds: live tuples by input, what it remembers of promises, bytes of all runs and of
     those in memory.
@@ -221,12 +230,20 @@ class LocalRun:
                 found[f"{name}_{field}"] = getattr(counters, field)
         return {**found, "results": self.join.results, "announcements": self.join.announcements}
 
+    def forecast(self) -> Forecast:
+        """What the cost model expects to be held now; `state()` says what is."""
+        model = self.join.calibration
+        rows = dict(zip(self._names, model.predicted(), strict=True))
+        return Forecast(rows, model.predicted_promises(), model.predicted_bytes())
+
     def advice(self) -> list[str]:
-        """What the data breaks of what was declared, and what it would keep that was not."""
+        """What the data breaks of what was declared, what it would keep that was not, and where the
+        state is not as predicted.
+        """
         figures = {
             f"{name}_{field}": value
-            for name, seen in zip(self._names, self.join.seen(), strict=True)
-            for field, value in asdict(seen).items()
+            for name, seen, ahead in zip(self._names, self.join.seen(), self.join.outlook(), strict=True)
+            for field, value in {**asdict(seen), **asdict(ahead)}.items()
         }
         return advice(self.plan.streams, {**self.counters(), **figures})
 

@@ -49,6 +49,18 @@ def duration_us(value: Duration, *, what: str) -> int:
     return microseconds
 
 
+def duration_text(micros: float) -> str:
+    """A duration in few words, in the unit in which it reads best.
+
+    >>> duration_text(90_000_000), duration_text(7_200_000_000), duration_text(1_500)
+    ('90 s', '2 h', '0.0015 s')
+    """
+    for unit, name, least in (("day", "d", 2), ("hour", "h", 2), ("minute", "min", 2)):
+        if micros >= least * _UNITS_US[unit]:
+            return f"{micros / _UNITS_US[unit]:.3g} {name}"
+    return f"{micros / 1e6:.3g} s"
+
+
 def _parse_duration(text: str, *, what: str) -> int:
     at, total = 0, 0.0
     while at < len(text):
@@ -234,6 +246,7 @@ class Stream:
     columns: tuple[str, ...] | None = None
     punctuation: PunctuationSource | None = None
     on_violation: OnViolation = "drop"
+    ttl_us: int | None = None
     heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
     inner: Inner | None = None
     source: Any = field(default=None, compare=False, repr=False)
@@ -248,6 +261,7 @@ class Stream:
         _check_unrepeated(self.name, "key", self.key)
         self._check_columns_exist()
         self._check_time()
+        self._check_ttl()
         self._check_kinds()
         self._check_punctuation()
         if self.on_violation not in get_args(OnViolation):
@@ -300,6 +314,18 @@ class Stream:
             raise InvalidJoin(
                 f'stream {self.name!r} declares idle without lateness; add lateness="0 seconds"'
             )
+
+    def _check_ttl(self) -> None:
+        if self.ttl_us is None:
+            return
+        missing = [f"{what}=" for what in _FIELDS if getattr(self, _FIELDS[what]) is None]
+        if missing:
+            raise InvalidJoin(
+                f"stream {self.name!r}: a ttl counts on the stream's own event time; "
+                f'add {" and ".join(missing)} (lateness may be "0 seconds")'
+            )
+        if self.ttl_us == 0:
+            raise InvalidJoin(f"stream {self.name!r} has a ttl of zero; give a positive duration or none")
 
     def _check_kinds(self) -> None:
         arrival: Any = self.arrival

@@ -84,20 +84,22 @@ def test_orphans_are_named():
     """A bid whose auction never comes stays for ever: the bound holds only without such bids."""
     bounds = check([input_("auction", unique=True), input_("bid", **MARKED)])
     assert "provided every key of bid appears in auction" in " ".join(bounds[1].reasons)
-    assert "provided" not in " ".join(bounds[0].reasons)
+    assert "appears" not in " ".join(bounds[0].reasons)
+    assert bounds[0].why[0].says == "its tuples go by punctuations of bid (rows marked end)"
+    assert bounds[0].why[0].provided == "every key of auction is promised there"
 
 
 def test_a_key_that_has_no_cluster_stays_too():
     (_, bound) = check([input_("line", arrival=sj.clustered()), input_("order")])
     assert bound.reasons == (
-        "clustered arrival of line let its tuples go, provided every key of order appears in line",
+        "its tuples go by clustered arrival of line, provided every key of order appears in line",
     )
 
 
 def test_the_slowest_partition_holds_an_order_back():
     partitioned = stream("a", "k p o", arrival=sj.ordered(), sequence=["p", "o"])
     (reason,) = check([partitioned, input_("b")])[1].reasons
-    assert reason.startswith("ordered arrival of a let its tuples go, provided every partition of a goes on")
+    assert reason.startswith("its tuples go by ordered arrival of a, provided every partition of a goes on")
     assert "a: ordered arrival in each partition, slack 0" in sj.join(partitioned, input_("b")).explain()
 
 
@@ -111,6 +113,7 @@ def test_advice_names_the_input_to_declare_it_on_and_the_most_useful_first():
     assert bound.advice == (
         "punctuation=, arrival= or unique=True on access, if a key of access ever ends",
         "window= on news (with time= and lateness= on every input)",
+        "ttl= on news as a last resort, which loses tuples (with time= and lateness= on news)",
     )
 
 
@@ -139,3 +142,46 @@ def test_explain_shows_verdict_reasons_and_advice():
     assert "access: bounded" in told
     told = sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW)).explain()
     assert "a: tuples bounded, memory of promises not" in told
+
+
+# ---------------------------------------------------------------- a ttl, and strict
+
+
+def test_a_ttl_bounds_by_loss():
+    bound = check([input_("a", **TIMED, ttl="2 hours"), input_("b")])[0]
+    assert (bound.tuples, bound.promises, bound.advice) == (True, True, ())
+    assert bound.loses == "tuples older than 2 h, whatever they could still join (counted as a_expired)"
+    assert bound.reasons == ("its ttl of 2 h lets tuples go, provided event time moves on a",)
+
+
+def test_a_ttl_that_should_never_act():
+    for declared, other in (({}, {"unique": True}), ({"window": "10 seconds"}, TIMED)):
+        bound = check([input_("a", **TIMED, ttl="2 hours", **declared), input_("b", **other)])[0]
+        assert bound.loses is None
+        assert "its ttl of 2 h should never act" in bound.reasons[-1]
+
+
+def test_a_ttl_shorter_than_the_window_loses_tuples():
+    bound = check([input_("a", **WINDOW, ttl="2 seconds"), input_("b", **TIMED)])[0]
+    assert bound.loses is not None
+
+
+def test_a_ttl_does_not_bound_the_memory_of_promises():
+    assert verdicts(input_("a", **TIMED, ttl="2 hours", unique=True), input_("b"))["a"] == (True, False)
+
+
+def test_strict_refuses_what_nothing_bounds():
+    streams = input_("news", unique=True), input_("access")
+    with pytest.raises(
+        sj.InvalidJoin, match=r"news: declare punctuation=.* on access.*leave strict=True out"
+    ):
+        sj.join(*streams, strict=True)
+    assert sj.join(input_("news", unique=True), input_("access", **MARKED), strict=True)
+    assert sj.join(*(input_(name, **TIMED, ttl="1 hour") for name in "ab"), strict=True)
+    with pytest.raises(sj.InvalidJoin, match="strict='yes'; give True"):
+        sj.join(*streams, strict="yes")
+
+
+def test_strict_refuses_promises_that_are_remembered_for_ever():
+    with pytest.raises(sj.InvalidJoin, match="so that closed keys of a are forgotten"):
+        sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW), strict=True)

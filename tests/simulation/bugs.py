@@ -81,6 +81,32 @@ def stale_rows_are_stored() -> Any:
     )
 
 
+@bug
+def expired_at_the_bound() -> Any:
+    """A row goes when progress reaches the end of its time to live, not when it is past it."""
+    good = StreamJoin._expire
+
+    def expire(self: StreamJoin, i: int, before_us: int, touched: list[Any]) -> Any:
+        return good(self, i, before_us + 1, touched)
+
+    return patch.object(StreamJoin, "_expire", expire)
+
+
+@bug
+def rows_that_come_too_old_are_stored() -> Any:
+    return patch.object(StreamJoin, "_too_old", lambda self, i, rows: np.zeros(len(rows), np.bool_))
+
+
+@bug
+def what_expires_finishes_no_key() -> Any:
+    good = StreamJoin._expire
+
+    def expire(self: StreamJoin, i: int, before_us: int, touched: list[Any]) -> Any:
+        return good(self, i, before_us, [])
+
+    return patch.object(StreamJoin, "_expire", expire)
+
+
 # Probing
 
 

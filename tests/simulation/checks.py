@@ -171,11 +171,12 @@ class _Checker:
         counters = self.player.run.counters()
         for name, side in zip(names, self.model.sides, strict=True):
             counts = {what: counters[f"{name}_{what}"] for what in COUNTED}
+            too_old = side.counts["too_old"]  # when they came
             went = counts["null_keys"] + side.counts["refused"] + counts["stored"] + counts["dropped"]
-            self._same("counters", counts["rows"], went, f"rows of {name} and where they went")
-            left = counts["stored"] - counts["purged"] - counts["invalidated"]
+            self._same("counters", counts["rows"], went + too_old, f"rows of {name} and where they went")
+            left = counts["stored"] - counts["purged"] - counts["invalidated"] - (counts["expired"] - too_old)
             self._same("counters", left, len(side.live_ids), f"rows of {name} stored and not gone")
-            for what in ("rows", "null_keys", "stored", "dropped", *REASONS):
+            for what in ("rows", "null_keys", "stored", "dropped", "expired", *REASONS):
                 self._same("counters", counts[what], side.counts[what], f"{name}_{what}")
         if not self.script.settings.group:
             self._same("counters", counters["results"], self.found.total(), "results")
@@ -196,7 +197,7 @@ class _Checker:
 
 
 REASONS = ("null_time", "late", "duplicate_key", "after_promise")
-COUNTED = ("rows", "null_keys", "stored", "dropped", "purged", "invalidated", *REASONS)
+COUNTED = ("rows", "null_keys", "stored", "dropped", "purged", "invalidated", "expired", *REASONS)
 
 
 def _difference(found: Counter[Any], wanted: Counter[Any]) -> str:

@@ -97,6 +97,7 @@ def script(seed: int) -> Script:
     shape = _shape(rng, count=rng.choice(style.counts), keys=style.keys)
     if style.plain:
         shape = _plain(shape)
+    shape = _mortal(shape, Random(f"ttl {seed}"))
     habits = Habits(rng.choice((1.0, 0.9, 0.7)), style.wide)
     sources = [
         Source(rng, i, shape, habits._replace(lag=rng.choice((0, 0, 0, 6)))) for i in range(len(shape.inputs))
@@ -249,6 +250,18 @@ def _operator(rng: Random, inputs: list[Input]) -> str | None:
         and all(facts[fact] for fact in ("unique", "arrival") if fact in knows)
     ]
     return rng.choice(fitting)
+
+
+def _mortal(shape: Shape, rng: Random) -> Shape:
+    """In some scripts, inputs whose tuples are let go of at an age."""
+    if rng.random() < 0.8:
+        return shape
+    ages = [rng.choice((1, 2, 4, 8)) if rng.random() < 0.7 else None for _ in shape.inputs]
+    inputs = tuple(
+        one if one.lateness is None else replace(one, ttl=age)
+        for one, age in zip(shape.inputs, ages, strict=True)
+    )
+    return shape._replace(inputs=inputs)
 
 
 def _plain(shape: Shape) -> Shape:

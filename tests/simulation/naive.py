@@ -83,6 +83,8 @@ class Naive:
         self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
         self.alone_keys: set[tuple[Key, int]] = set()  # and their keys with their epochs
         self.unkeyed: list[Took] = []
+        self.place: dict[int, int] = {}  # of each id, among the rows that took part
+        self.lost: dict[int, int] = {}  # ids whose time to live is over, and how many rows had come then
         self.operation = -1
 
     def play(self, operation: Operation) -> None:
@@ -258,11 +260,12 @@ class Naive:
 
     def _join(self, i: int, rows: list[Stand]) -> None:
         """Rows take part; those that may still find partners are kept."""
-        side, kept = self.sides[i], []
+        side, kept, too_old = self.sides[i], [], self.sides[i].counts["too_old"]
         arrived = [
             Took(i, row, key_of(row), self.epoch[key_of(row)], self.operation, violates)
             for row, _, violates in rows
         ]
+        self.place |= {each.row.id: len(self.took) + n for n, each in enumerate(arrived)}
         self.took += arrived
         matched = self._forget_matched(i, arrived) if self.script.settings.forgets_matched else []
         for took in arrived:
@@ -273,14 +276,17 @@ class Naive:
                 over = over or (side.closed(key) and key not in side.live)
             if took in matched:
                 continue
-            if not over and not self._useless(took):
-                kept.append(took)
-            else:
+            if over or self._useless(took):
                 self._leave(took)
+            elif self._expired(took):
+                self._lose(took)
+                side.counts["too_old"] += 1
+            else:
+                kept.append(took)
         for took in kept:
             side.live.setdefault(took.key, []).append(took)
         side.counts["stored"] += len(kept)
-        side.counts["dropped"] += len(rows) - len(kept)
+        side.counts["dropped"] += len(rows) - len(kept) - (side.counts["too_old"] - too_old)
         if side.declared.unique:
             side.seen |= {key_of(row) for row, _, _ in rows}
             self._settle({key_of(row) for row, _, _ in rows})
@@ -312,9 +318,22 @@ class Naive:
 
     def _valid(self, parts: Sequence[Took]) -> bool:
         rows = [part.row for part in parts]
-        return inside_windows(self.script.inputs, rows) and passes(
-            self.script.settings, [row.id for row in rows]
+        last = max(self.place[row.id] for row in rows)
+        return (
+            inside_windows(self.script.inputs, rows)
+            and passes(self.script.settings, [row.id for row in rows])
+            and all(self.lost.get(row.id, last + 1) > last for row in rows)
         )
+
+    def _expired(self, took: Took) -> bool:
+        ttl, t = self.sides[took.input].declared.ttl, took.row.t
+        return ttl is not None and (t is None or self.reached[took.input] > t + ttl)
+
+    def _lose(self, took: Took) -> None:
+        """A tuple goes though it could still join."""
+        self.lost[took.row.id] = len(self.took)
+        self.sides[took.input].counts["expired"] += 1
+        self._leave(took)
 
     def _leave(self, took: Took) -> None:
         """A tuple is let go of; without a match it is a result where its input is preserved."""
@@ -427,7 +446,15 @@ class Naive:
                 if side.declared.idle is not None and others and min(others) > NEVER:
                     reached[i] = max(reached[i], min(others) - side.declared.idle)
         self.reached = list(map(max, self.reached, reached))  # time never runs backwards
-        self._settle(self._known())
+        known = self._known()
+        for side in self.sides:
+            for key, held in list(side.live.items()):
+                for took in [each for each in held if self._expired(each) and not self._useless(each)]:
+                    held.remove(took)
+                    self._lose(took)
+                if not held:
+                    del side.live[key]
+        self._settle(known)
 
     # The answer
 

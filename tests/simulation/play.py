@@ -132,6 +132,7 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
         sequence=sequence or None,
         punctuation=source,
         on_violation=declared.on_violation,  # type: ignore[arg-type]
+        ttl=duration(declared.ttl),
     )
 
 

@@ -161,6 +161,7 @@ class Input(_Compact):
     partitions: int = 1
     on_violation: str = "drop"
     x: str = "int64"
+    ttl: int | None = None
 
     @property
     def ordered_rows(self) -> bool:

@@ -24,6 +24,7 @@ class Counters:
     dropped: int = 0
     purged: int = 0
     invalidated: int = 0
+    expired: int = 0  # let go of by the ttl: lost
     punctuations: int = 0
     null_time: int = 0
     late: int = 0

@@ -10,15 +10,16 @@ between the old bound and the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Mask, concat
+from streamjoin.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.calibration import Calibration, Outlook, Size
 from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Results
 from streamjoin.operators.group_by import GroupBy
@@ -59,6 +60,7 @@ class LettingGo:
         self.scheduled = [Scheduled(f"w{i}", spec.inputs[i].layout, self.names, spec.merging) for i in count]
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor() for _ in count]
+        self.calibration = Calibration(spec)
         self.announced = KeySet("a", spec.inputs[0].layout, self.names, spec.merging)
         self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
         only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
@@ -67,6 +69,7 @@ class LettingGo:
         self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
         self.reached = self.progress.of_all()
+        self.expired_to = [NO_PROGRESS] * len(spec.inputs)  # not part of the state: a ttl may change
         self.counters = [Counters() for _ in count]
         self.results = 0
         self.announcements = 0
@@ -98,6 +101,21 @@ class LettingGo:
             monitor.seen(0 if follower is None else follower.widest_slack)
             for monitor, follower in zip(self.monitors, self.followers, strict=True)
         ]
+
+    def outlook(self) -> list[Outlook]:
+        """Tuples of each input, measured beside predicted."""
+        return self.calibration.outlook([side.live_rows for side in self.sides])
+
+    def _calibrate(self, arrivals: dict[int, Arrivals]) -> None:
+        """The step ends: measure, and make a new forecast where one is due."""
+        earliest = None
+        if self.calibration.begin is None and self.calibration.timed:
+            times = [one.rows.time[one.rows.time != NO_TIME] for one in arrivals.values()]
+            earliest = min((float(some.min()) for some in times if len(some)), default=None)
+        if self.calibration.tick(self.progress, self.reached, earliest):
+            sizes = [Size(side.live_rows, side.nbytes) for side in self.sides]
+            held = self.held()
+            self.calibration.plan_term(sizes, held.promises, held.nbytes - sum(one.nbytes for one in sizes))
 
     def _others(self, i: int) -> list[int]:
         return [other for other in range(len(self.sides)) if other != i]
@@ -213,6 +231,7 @@ class LettingGo:
         """Let go of everything input i holds of the chosen keys."""
         if not chosen.any():
             return
+        self.calibration.lives[i].gone(keys.hash, chosen)
         for hit in self.sides[i].match(keys.where(chosen)):
             if i in self.spec.how.preserved:
                 yield from self._release(i, hit.run, hit.live()[1])
@@ -229,6 +248,7 @@ class LettingGo:
             group = hit.probe[position]
             useless = rows[self._useless(i, hit.run.batch, rows, [mask[group] for mask in closed])]
             yield from self._release(i, hit.run, useless)
+            self.calibration.lives[i].gone(np.sort(hit.run.batch.hash[useless]))
             self.counters[i].purged += hit.run.kill(useless)
 
     # What leaves
@@ -296,6 +316,9 @@ class LettingGo:
                 if self.reached[other] > before[other]:
                     start, stop = before[other] - spec.window_us, self.reached[other] - spec.window_us
                     yield from self._invalidate(i, start, stop, touched)
+        for i, spec in enumerate(self.spec.inputs):
+            if spec.ttl_us is not None:
+                yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
@@ -307,6 +330,9 @@ class LettingGo:
                 for other in self._others(i):
                     stop_us = self.reached[other] - spec.window_us
                     yield from self._invalidate(i, NO_PROGRESS - spec.window_us, stop_us, touched)
+            if spec.ttl_us is not None:
+                self.expired_to[i] = NO_PROGRESS
+                yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
         if touched:
             yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
 
@@ -331,18 +357,34 @@ class LettingGo:
     def _invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
         """Drop useless rows of input i with start <= time < stop; adds the keys that it may finish."""
         for run in self.sides[i].runs:
-            rows = run.live_between(start_us, stop_us)
-            if self.debts is not None and len(rows):
-                rows = rows[~self.debts.in_debt(run.batch.hash[rows])]
+            rows = self._not_owing(run, run.live_between(start_us, stop_us))
             if len(rows) == 0:
                 continue
             # with two inputs, the one other input has passed them all by
             gone = rows if len(self.sides) == 2 else self._useless_by_any_means(i, run.batch, rows)
-            yield from self._release(i, run, gone)
-            self.counters[i].invalidated += run.kill(gone)
-            if len(gone) and not self.promises[i].empty:
-                keys = run.batch.only_keys().take(np.sort(gone)).distinct_keys()
-                touched.append(keys.where(self.promises[i].closed(keys)))
+            self.counters[i].invalidated += yield from self._leave(i, run, gone, touched)
+
+    def _not_owing(self, run: Run, rows: Ints) -> Ints:
+        """Those of the rows of which no pair is owed."""
+        if self.debts is None or len(rows) == 0:
+            return rows
+        return rows[~self.debts.in_debt(run.batch.hash[rows])]
+
+    def _expire(self, i: int, before_us: int, touched: list[Batch]) -> Iterator[Output]:
+        """Drop rows of input i whose time to live is over, useless or not; as `_invalidate` otherwise."""
+        start_us, self.expired_to[i] = self.expired_to[i], max(self.expired_to[i], before_us)
+        for run in self.sides[i].runs if before_us > start_us else ():
+            rows = self._not_owing(run, run.live_between(start_us, before_us))
+            if len(rows):
+                self.counters[i].expired += yield from self._leave(i, run, rows, touched)
+
+    def _leave(self, i: int, run: Run, gone: Ints, touched: list[Batch]) -> Generator[Output, None, int]:
+        """Rows of input i go, as event time is past them; adds the keys that it may finish."""
+        yield from self._release(i, run, gone)
+        if len(gone) and not self.promises[i].empty:
+            keys = run.batch.only_keys().take(np.sort(gone)).distinct_keys()
+            touched.append(keys.where(self.promises[i].closed(keys)))
+        return run.kill(gone)
 
     def _useless_by_any_means(self, i: int, batch: Batch, rows: Ints) -> Ints:
         rows = np.sort(rows)

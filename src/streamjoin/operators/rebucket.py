@@ -12,7 +12,7 @@ What is not rows is divided by what it is:
   where its key's hash goes;
 - counters are summed, and the first new bucket has the sums;
 - the monitor's samples are cut by hash. A stretch beyond an old sample begins with an empty one: what is
-  then seen of its keys is seen from now on. It is advice only.
+  then seen of its keys is seen from now on. It is advice only; so are forecasts, which begin again.
 
 A fact that is not known here is refused by name, never left behind. Cost: every live row is copied
 once; of the old buckets only those that the present new one needs are open.
@@ -51,7 +51,8 @@ _LOWEST, _HIGHEST = (int(end) for end in (np.iinfo(np.int64).min, np.iinfo(np.in
 _ALIKE = ("own progress", "ended", "reached", "promises", "pledged patterns", "scheduled patterns")
 _SUMMED = ("counters", "results", "announcements")
 _DIVIDED = ("step", "seen", "unsettled", "followed")
-KNOWN = frozenset((*_ALIKE, *_SUMMED, *_DIVIDED))
+_BEGUN_AGAIN = ("calibration",)
+KNOWN = frozenset((*_ALIKE, *_SUMMED, *_DIVIDED, *_BEGUN_AGAIN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from streamjoin.batch import concat
+from streamjoin.operators.calibration import Calibration
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
@@ -91,6 +92,7 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
         ],
         **({} if join.debts is None else {"debts": join.debts.to_json()}),
         "seen": [monitor.to_json() for monitor in join.monitors],
+        "calibration": join.calibration.to_json(),
         "unsettled": [encode_run(batch).hex() for batch in join.unsettled],
         "followed": [
             None if one is None else [one.widest_slack, batch_bytes(one.state()).to_pybytes().hex()]
@@ -131,6 +133,8 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
         join.telling.restore(facts["told"])
     if "seen" in facts:
         join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
+    if "calibration" in facts:
+        join.calibration = Calibration.from_json(spec, facts["calibration"])
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
     for follower, saved in zip(join.followers, facts.get("followed", []), strict=False):

@@ -39,6 +39,7 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
+    ttl_us: int | None = None  # of last resort: older tuples are let go of, whatever they could join
     arrival: Arrival | None = None
     partitioned: bool = False  # the order of arrival holds within each source partition
     heeds_promises: bool = True  # False for operators that know no punctuations

@@ -5,6 +5,7 @@ Rules (design section 4), for input i with state S_i, window W_i, progress P_i:
 - a result has one tuple per input, equal keys, and (latest time) - t_i <= W_i for every i;
 - a tuple of S_i is *useless* when for every other input m: m is closed for its key, or
   P_m > t + W_i. Tested on arrival after probing, on promises and on progress;
+- a tuple of S_i is *expired* when P_i > t + ttl_i, useless or not: it is lost, and counted;
 - a key is *spent* when every input is closed for it, or some input is closed for it and holds no
   tuple of it that is not useless: nothing of it will match any more. Its tuples are forgotten,
   later arrivals are dropped;
@@ -82,6 +83,8 @@ class StreamJoin(LettingGo):
         yield from self._tell()
         for side in self.sides:
             side.drop_dead()
+        if self.spec.monitored:
+            self._calibrate(arrivals)
         self.names.residency.shrink()
 
     def _follow(self, i: int, arrived: Arrivals, implied: dict[int, Implied]) -> Arrivals:
@@ -191,12 +194,18 @@ class StreamJoin(LettingGo):
         matches = Matches(probe)
         yield from self._results(probe, matches)
         self.counters[i].probes += len(rows) * len(others)
-        stored = self._with_debts(i, rows, self._worth_keeping(i, rows, probe))
+        stored = self._worth_keeping(i, rows, probe)
         if self.spec.how.forgets_matched and i == 0:
             stored &= ~matches.driving
+        expired = stored & self._too_old(i, rows)
+        stored = self._with_debts(i, rows, stored & ~expired)
+        expired &= ~stored
+        if self.spec.monitored:
+            self.calibration.came(i, rows.hash, stored)
         kept = rows.where(stored)
         self.counters[i].stored += len(kept)
-        self.counters[i].dropped += len(rows) - len(kept)
+        self.counters[i].expired += (lost := int(np.count_nonzero(expired)))
+        self.counters[i].dropped += len(rows) - len(kept) - lost
         if i in self.spec.how.preserved:
             yield from self._padded(i, rows, np.flatnonzero(~stored & ~matches.driving))
         flags = matches.driving[stored] if matches.driving.any() else None
@@ -271,6 +280,7 @@ class StreamJoin(LettingGo):
         for run, rows in matches.stored(0):
             if self.spec.how.first_match:
                 yield from self._alone(0, run.batch, rows)
+            self.calibration.lives[0].gone(np.sort(run.batch.hash[rows]))
             self.counters[0].purged += run.kill(rows)
             if len(rows) and not self.promises[0].empty:
                 keys = run.batch.only_keys().take(rows).distinct_keys()
@@ -305,6 +315,14 @@ class StreamJoin(LettingGo):
             return np.zeros(len(rows), np.bool_)
         past: Mask = rows.time < self.reached[other] - window
         return past
+
+    def _too_old(self, i: int, rows: Batch) -> Mask:
+        """Rows of input i that come when their time to live is over."""
+        ttl = self.spec.inputs[i].ttl_us
+        if ttl is None:
+            return np.zeros(len(rows), np.bool_)
+        old: Mask = rows.time < self.reached[i] - ttl
+        return old
 
     def _close_seen(self, i: int, rows: Batch, stored: Mask, probe: Probe) -> Iterator[Output]:
         """A unique input is closed for a key by its first tuple."""

@@ -1,59 +1,137 @@
-"""The plan in words: what joins, what was chosen and why, and whether the state is bounded."""
+"""The plan in words and as JSON: what joins, what was chosen and why, whether the state is bounded, and,
+where rates are given, what it will hold.
+
+It is written for someone who has not read the papers. Both forms say the same: the text is made from the
+dictionary that the JSON is.
+"""
 
 from __future__ import annotations
 
-from streamjoin.metadata import Clustered, Inner, Stream
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.metadata import Clustered, Duration, Inner, Stream, duration_text, duration_us
+from streamjoin.plan.cost import Predicted, Rate, predict
 from streamjoin.plan.grouping import about_groups
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
-from streamjoin.plan.safety import Bound, closes_keys
+from streamjoin.plan.safety import ORDER_OF_ADVICE, Bound, closes_keys
+
+Rates = Mapping[str, Rate | float]
 
 
-def explain(plan: Plan) -> str:
+def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day") -> dict[str, Any]:
+    """Everything that is known of a plan before it runs, as plain values."""
+    operator = plan.options.operator
+    found: dict[str, Any] = {
+        "name": plan.options.name,
+        "how": plan.spec.how.name,
+        "goal": plan.options.goal,
+        "operator": None if operator is None else {"name": operator, "says": PRESETS[operator].says},
+        "key_types": [str(dtype) for dtype in plan.spec.key_types],
+        "inputs": [{"name": s.name, "key": list(s.key), "known": _facts(s)} for s in plan.streams],
+        "result": list(plan.spec.emits.names),
+        "choices": [{"choice": choice, "why": why} for choice, why in plan.reasons],
+        "groups": about_groups(plan),
+        "state": [_verdict(bound) for bound in plan.bounds],
+        "bounded": all(bound.tuples and bound.promises for bound in plan.bounds),
+        "predicted": None,
+        "below": {s.name: described(s.inner.plan) for s in plan.streams if s.inner is not None},
+    }
+    if rates is not None:
+        found["predicted"] = _predicted(predict(plan, rates, after), after)
+    return found
+
+
+def _verdict(bound: Bound) -> dict[str, Any]:
+    return {
+        "input": bound.stream,
+        "tuples_bounded": bound.tuples,
+        "promises_bounded": bound.promises,
+        "because": [asdict(reason) for reason in bound.why],
+        "to_bound_it": list(bound.advice),
+        "loses": bound.loses,
+    }
+
+
+def _predicted(inputs: Sequence[Predicted], after: Duration) -> dict[str, Any]:
+    return {
+        "after_s": duration_us(after, what="after") / 1e6,
+        "rows": round(sum(one.rows for one in inputs)),
+        "promises": round(sum(one.promises for one in inputs)),
+        "bytes": round(sum(one.nbytes for one in inputs)),
+        "inputs": [
+            {
+                "input": one.stream,
+                "rows": round(one.rows),
+                "promises": round(one.promises),
+                "bytes": round(one.nbytes),
+                "mean_life_s": one.mean_life_s,
+                "growing": one.growing,
+                "equation_1_rows": None if one.equation_1 is None else round(one.equation_1),
+            }
+            for one in inputs
+        ],
+    }
+
+
+def explain(plan: Plan, rates: Rates | None = None, after: Duration = "1 day") -> str:
     """The plan as text for someone who has not read the papers."""
-    names = " ⋈ ".join(stream.name for stream in plan.streams)
-    keys = " = ".join(f"{stream.name}.{'+'.join(stream.key)}" for stream in plan.streams)
-    types = ", ".join(str(dtype) for dtype in plan.spec.key_types)
+    return as_text(described(plan, rates, after))
+
+
+def as_text(plan: Mapping[str, Any]) -> str:
+    """What `described` gives, in words."""
+    inputs = plan["inputs"]
+    keys = " = ".join(f"{one['name']}.{'+'.join(one['key'])}" for one in inputs)
     lines = [
-        f"{plan.options.name}: {names}",
-        f"  {plan.spec.how.name} join on {keys} ({types}), goal {plan.options.goal}",
-        f"  result: {', '.join(plan.spec.emits.names)}",
+        f"{plan['name']}: {' ⋈ '.join(one['name'] for one in inputs)}",
+        f"  {plan['how']} join on {keys} ({', '.join(plan['key_types'])}), goal {plan['goal']}",
+        f"  result: {', '.join(plan['result'])}",
         "",
         "What is known of each input",
     ]
-    lines += [f"  {stream.name}: {_facts(stream)}" for stream in plan.streams]
+    lines += [f"  {one['name']}: {'; '.join(one['known']) or 'nothing was declared'}" for one in inputs]
     lines += ["", "How it runs"]
-    if plan.options.operator is not None:
-        lines.append(f"  {PRESETS[plan.options.operator].says}")
-    lines += [f"  {choice} ({why})" for choice, why in plan.reasons]
-    lines += about_groups(plan)
-    lines += ["", "Is the state bounded?"]
-    for bound in plan.bounds:
-        lines += _verdict(bound)
-    for stream in plan.streams:
-        if stream.inner is not None:
-            inner = explain(stream.inner.plan).splitlines()
-            lines += ["", f"{stream.name} is the result of", *(f"  {line}".rstrip() for line in inner)]
+    if plan["operator"] is not None:
+        lines.append(f"  {plan['operator']['says']}")
+    lines += [f"  {one['choice']} ({one['why']})" for one in plan["choices"]]
+    if plan["groups"]:
+        lines += ["", "Groups", *(f"  {line}" for line in plan["groups"])]
+    lines += ["", "Is the state bounded? (a tuple is held until nothing that could join it can still come)"]
+    for verdict in plan["state"]:
+        lines += _verdict_lines(verdict)
+    if any(len(verdict["to_bound_it"]) > 1 for verdict in plan["state"]):
+        lines.append(f"  ({ORDER_OF_ADVICE})")
+    if plan["predicted"] is not None:
+        lines += ["", *_prediction_lines(plan["predicted"])]
+    for name, below in plan["below"].items():
+        inner = as_text(below).splitlines()
+        lines += ["", f"{name} is the result of", *(f"  {line}".rstrip() for line in inner)]
     return "\n".join(lines)
 
 
-def _facts(stream: Stream) -> str:
+def _facts(stream: Stream) -> list[str]:
     facts = [] if stream.inner is None else [_passed_on(stream.inner)]
     if stream.unique:
         facts.append("one tuple per key")
-    if stream.window_us is not None:
-        facts.append(f"window {stream.window_us / 1e6:g} s")
-    if stream.lateness_us is not None:
-        facts.append(f"lateness {stream.lateness_us / 1e6:g} s")
-    if stream.idle_us is not None:
-        facts.append(f"idle after {stream.idle_us / 1e6:g} s")
+    for what, micros in (
+        ("window", stream.window_us),
+        ("lateness", stream.lateness_us),
+        ("idle after", stream.idle_us),
+        ("time to live", stream.ttl_us),
+    ):
+        if micros is not None:
+            facts.append(f"{what} {duration_text(micros)}")
     if stream.arrival is not None:
         kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
         where = " in each partition" if len(stream.sequence) == 2 else ""
         facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
     if stream.punctuation is not None and stream.heeded:
         facts.append(f"keys end by {closes_keys(stream)}")
-    return "; ".join(facts) or "nothing was declared"
+    return facts
 
 
 def _passed_on(inner: Inner) -> str:
@@ -67,15 +145,52 @@ def _passed_on(inner: Inner) -> str:
     return f"{said}; keys end by its punctuations"
 
 
-def _verdict(bound: Bound) -> list[str]:
-    if bound.tuples and bound.promises:
-        word = "bounded"
-    elif bound.tuples:
+def _verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
+    if verdict["tuples_bounded"] and verdict["promises_bounded"]:
+        word = "bounded" if verdict["loses"] is None else "bounded by loss"
+    elif verdict["tuples_bounded"]:
         word = "tuples bounded, memory of promises not"
     else:
         word = "NOT BOUNDED"
-    lines = [f"  {bound.stream}: {word}"]
-    lines += [f"    - {reason}" for reason in bound.reasons]
-    if bound.advice:
-        lines += [f"    - to bound it, declare {advice}" for advice in bound.advice]
+    lines = [f"  {verdict['input']}: {word}"]
+    for reason in verdict["because"]:
+        needs = f", provided {reason['provided']}" if reason["provided"] else ""
+        lines.append(f"    - {reason['says']}{needs}")
+    if verdict["loses"] is not None:
+        lines.append(f"    - loses {verdict['loses']}")
+    lines += [f"    - to bound it, declare {advice}" for advice in verdict["to_bound_it"]]
     return lines
+
+
+def _prediction_lines(predicted: Mapping[str, Any]) -> list[str]:
+    after = duration_text(predicted["after_s"] * 1e6)
+    lines = [f"What it will hold, {after} after its start, at the given rates"]
+    for one in predicted["inputs"]:
+        life = f"each needed for {duration_text(one['mean_life_s'] * 1e6)} on average"
+        text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if one['growing'] else life})"
+        if one["promises"]:
+            text += f", {one['promises']:,} closed keys to remember"
+        lines.append(f"{text}, {size_text(one['bytes'])}")
+        if one["equation_1_rows"] is not None:
+            printed = f"{one['equation_1_rows']:,} tuples, as it takes every key that ended as gone"
+            lines.append(f"    equation 1 of the PWJoin paper says {printed}")
+    lines.append(f"  together: {predicted['rows']:,} tuples, {size_text(predicted['bytes'])}")
+    return lines
+
+
+def size_text(nbytes: float) -> str:
+    """Bytes in the unit in which they read best.
+
+    >>> size_text(900), size_text(2_500_000)
+    ('900 bytes', '2.5 MB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.3g} {unit}"
+    return f"{nbytes:.0f} bytes"
+
+
+def check_format(wanted: Any) -> None:
+    """Refuse what is neither text nor JSON."""
+    if wanted not in ("text", "json"):
+        raise InvalidJoin(f"explain(format={wanted!r}); give 'text' or 'json'")

@@ -143,9 +143,9 @@ def never_final(plan: Plan) -> str | None:
 
 
 def about_groups(plan: Plan) -> list[str]:
-    """Lines of `explain()`."""
+    """What `explain()` says of them."""
     if plan.spec.grouping is None:
         return []
     reason = never_final(plan)
     leaves = "a row leaves in the batch in which its key is finished" if reason is None else reason
-    return ["", "Groups", f"  by {plan.spec.grouping.text}", f"  {leaves}"]
+    return [f"by {plan.spec.grouping.text}", leaves]

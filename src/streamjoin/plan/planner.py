@@ -26,7 +26,7 @@ from streamjoin.plan.chain import check_chain
 from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
-from streamjoin.plan.safety import Bound, check, closes_keys
+from streamjoin.plan.safety import Bound, check, closes_keys, warning_text
 from streamjoin.plan.types import common_type, plain
 from streamjoin.state.side import MergePolicy
 
@@ -67,6 +67,7 @@ class JoinOptions:
     memory: Any = None
     propagate: bool = True
     buckets: Any = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,11 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         merging,
         propagate=options.propagate,
     )
-    return Plan(
-        tuple(streams),
-        options,
-        within_memory(spec),
-        tuple(reasons),
-        tuple(check(streams, purges=not isinstance(strategies.purge, NoPurge))),
-    )
+    bounds = check(streams, purges=not isinstance(strategies.purge, NoPurge))
+    growing = warning_text(bounds) if options.strict else None
+    if growing is not None:
+        raise InvalidJoin(f"{growing}. Or leave strict=True out, to be warned only")
+    return Plan(tuple(streams), options, within_memory(spec), tuple(reasons), tuple(bounds))
 
 
 def _check_options(options: JoinOptions) -> None:
@@ -128,6 +127,10 @@ def _check_options(options: JoinOptions) -> None:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
     if options.buckets is not None and not _is_count(options.buckets):
         raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
+    if not isinstance(options.strict, bool):
+        raise InvalidJoin(
+            f"strict={options.strict!r}; give True to refuse a join that nothing bounds, or False"
+        )
     if not isinstance(options.name, str) or not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
 
@@ -206,6 +209,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         unique=stream.unique,
         partitions=speakers if stream.inner is None else stream.inner.buckets,
         on_violation=stream.on_violation,
+        ttl_us=stream.ttl_us,
         arrival=stream.arrival,
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,
         heeds_promises=stream.heeded,

@@ -3,7 +3,10 @@ assumption; and where nothing does, which declaration would, the most useful fir
 
 A tuple of input i can leave when every other input is closed for its key or has passed its
 window. So its tuples are bounded by a window on i itself, or when every other input has some way
-to close keys.
+to close keys; failing both, by a ttl on i, which loses tuples.
+
+Advice is ordered by what it costs: saying how a key ends loses no result, keeps the least and also
+finishes keys; a window changes the question; a ttl loses part of the answer.
 """
 
 from __future__ import annotations
@@ -11,18 +14,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from streamjoin.metadata import Closing, Clustered, Control, Inner, Marked, Ordered, Stream
+from streamjoin.metadata import Closing, Clustered, Control, Inner, Marked, Ordered, Stream, duration_text
+
+ORDER_OF_ADVICE = (
+    "the most useful first: saying how a key ends keeps every result and lets go earliest, "
+    "a window changes what is asked, a ttl loses results"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Something that bounds state or keeps it, and what must hold for that."""
+
+    says: str
+    provided: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.says}, provided {self.provided}" if self.provided else self.says
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Whether one input's state is bounded, why, and what would help if not."""
+    """Whether one input's state is bounded, why, and what would help if not.
+
+    `loses`: what is lost where only a ttl bounds its tuples, or acts before what else does.
+    """
 
     stream: str
     tuples: bool
     promises: bool
-    reasons: tuple[str, ...]
+    why: tuple[Reason, ...]
     advice: tuple[str, ...]
+    loses: str | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Each reason as a sentence."""
+        return tuple(map(str, self.why))
 
 
 class UnboundedState(UserWarning):
@@ -66,58 +94,117 @@ def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
 
 
 def _bound(stream: Stream, others: list[Stream]) -> Bound:
-    reasons, advice, tuples = [], [], True
     open_ended = [other for other in others if closes_keys(other) is None]
+    kept_whole = stream.window_us is not None or not open_ended
+    why = [*_lets_tuples_go(stream, others), *_holds_promises(stream)]
+    loses = None
+    if stream.ttl_us is not None:
+        reason, loses = _ttl(stream, bounded=kept_whole)
+        why.append(reason)
+    tuples = kept_whole or stream.ttl_us is not None
+    promises = closes_keys(stream) is None or not open_ended
+    if not promises:
+        waits = " and ".join(other.name for other in open_ended)
+        why.append(
+            Reason(
+                f"what {stream.name} promises is remembered until {waits} also close the key, "
+                "which nothing declares"
+            )
+        )
+    advice: list[str] = []
+    if not tuples:
+        advice = [*_how_keys_end(open_ended), *_last_resorts(stream)]
+    elif not promises:
+        forgotten = f"so that closed keys of {stream.name} are forgotten"
+        advice = [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
+    return Bound(stream.name, tuples, promises, tuple(why), tuple(advice), loses)
+
+
+def _lets_tuples_go(stream: Stream, others: list[Stream]) -> list[Reason]:
+    found = []
     if stream.window_us is not None:
-        reasons.append(
-            f"its window of {stream.window_us / 1e6:g} s lets tuples go, provided event time moves on "
-            + " and ".join(other.name for other in others)
+        found.append(
+            Reason(
+                f"its window of {duration_text(stream.window_us)} lets tuples go",
+                "event time moves on " + " and ".join(other.name for other in others),
+            )
         )
     for other in others:
         way = closes_keys(other)
         if way is not None:
-            reasons.append(f"{way} let its tuples go{_provided(stream, other)}")
-    if stream.window_us is None and open_ended:
-        tuples = False
-        advice += [
-            f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
-            for other in open_ended
-        ]
-        advice.append(f"window= on {stream.name} (with time= and lateness= on every input)")
+            found.append(Reason(f"its tuples go by {way}", _assumed(stream, other)))
+    return found
+
+
+def _assumed(stream: Stream, other: Stream) -> str:
+    """What must hold for `other` to let tuples of `stream` go."""
+    source = other.punctuation if other.heeded else None
+    needs = []
+    if other.unique or (source is None and isinstance(other.arrival, Clustered)):
+        needs.append(f"every key of {stream.name} appears in {other.name}")
+    elif (inner := finishing_join(other)) is not None:
+        needs.append(f"every key of {stream.name} appears in an input of join {inner.join}")
+    elif source is not None:
+        needs.append(f"every key of {stream.name} is promised there")
+    if isinstance(other.arrival, Ordered):
+        where = f"every partition of {other.name}" if len(other.sequence) == 2 else other.name
+        slowest = ": what the slowest has reached counts" if len(other.sequence) == 2 else ""
+        needs.append(f"{where} goes on{slowest}")
+    return " and ".join(needs)
+
+
+def _holds_promises(stream: Stream) -> list[Reason]:
+    found = []
     ways = (stream.punctuation, stream.arrival, finishing_join(stream))
     if stream.unique and any(way is not None for way in ways):
-        reasons.append(
-            f"{stream.name} closes keys in two ways: bounded provided the second never comes after the key "
-            "is finished, when it would be remembered as that of a new key"
+        found.append(
+            Reason(
+                f"{stream.name} closes keys in two ways: bounded",
+                "the second never comes after the key is finished, when it would be remembered as that "
+                "of a new key",
+            )
         )
     if isinstance(stream.punctuation, Control):
-        reasons.append(
-            f"promises of its control stream are remembered until event time on {stream.name} is past theirs"
+        found.append(
+            Reason(
+                "promises of its control stream are remembered until event time on "
+                f"{stream.name} is past theirs"
+            )
         )
-    promises = closes_keys(stream) is None or not open_ended
-    if not promises:
-        reasons.append(
-            f"what {stream.name} promises is remembered until "
-            + " and ".join(other.name for other in open_ended)
-            + " also close the key, which nothing declares"
-        )
-        if tuples:
-            forgotten = f"so that closed keys of {stream.name} are forgotten"
-            advice += [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
-    return Bound(stream.name, tuples, promises, tuple(reasons), tuple(advice))
+    return found
 
 
-def _provided(stream: Stream, other: Stream) -> str:
-    """What must hold for `other` to let tuples of `stream` go."""
-    needs = ""
-    inner = finishing_join(other)
-    if inner is not None and not other.unique:
-        needs += f", provided every key of {stream.name} appears in an input of join {inner.join}"
-    if other.unique or (other.punctuation is None and isinstance(other.arrival, Clustered)):
-        needs += f", provided every key of {stream.name} appears in {other.name}"
-    if isinstance(other.arrival, Ordered) and len(other.sequence) == 2:
-        needs += f", provided every partition of {other.name} goes on: what the slowest has reached counts"
-    return needs
+def _ttl(stream: Stream, *, bounded: bool) -> tuple[Reason, str | None]:
+    """What a ttl does, and what it loses; nothing, where something else should have acted before."""
+    ttl_us = stream.ttl_us or 0
+    text = f"its ttl of {duration_text(ttl_us)}"
+    counted = f"counted as {stream.name}_expired"
+    if bounded and (stream.window_us is None or ttl_us >= stream.window_us):
+        return Reason(
+            f"{text} should never act: tuples {counted} would say that the above does not hold"
+        ), None
+    loses = f"tuples older than {duration_text(ttl_us)}, whatever they could still join ({counted})"
+    return Reason(f"{text} lets tuples go", f"event time moves on {stream.name}"), loses
+
+
+def _how_keys_end(open_ended: Sequence[Stream]) -> list[str]:
+    return [
+        f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
+        for other in open_ended
+    ]
+
+
+def _last_resorts(stream: Stream) -> list[str]:
+    missing = " and ".join(
+        f"{what}="
+        for what, value in (("time", stream.time), ("lateness", stream.lateness_us))
+        if value is None
+    )
+    needs = f" (with {missing} on {stream.name})" if missing else ""
+    return [
+        f"window= on {stream.name} (with time= and lateness= on every input)",
+        f"ttl= on {stream.name} as a last resort, which loses tuples{needs}",
+    ]
 
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:

@@ -73,11 +73,12 @@ def read_log(path: str | Path) -> list[dict[str, Any]]:
 
 
 def state_chart(lines: Iterable[dict[str, Any]], title: str = "Tuples held") -> Chart:
-    """Tuples and promises held over the micro-batches, for each join of a log."""
+    """Tuples held and predicted, and promises, over the micro-batches, for each join of a log."""
+    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "promises": "promises"}
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for line in lines:
-        for gauge, what in (("state_rows", "tuples"), ("promises", "promises")):
+        for gauge, what in gauges.items():
             x, y = curves.setdefault(f"{line['join']}: {what}", ([], []))
             x.append(line["batch"])
-            y.append(line[gauge])
+            y.append(line.get(gauge, 0))
     return Chart(title, "micro-batch", "held", curves)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.operators.arrivals import Arrivals
+from streamjoin.operators.calibration import Outlook
 from streamjoin.operators.declared import declared
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
@@ -35,8 +36,9 @@ from streamjoin.state.keepers import RunFiles
 from streamjoin.state.manifest import Manifest
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-GAUGES = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")
-SEEN = tuple(field.name for field in fields(Seen))
+HELD = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")
+GAUGES = (*HELD, "predicted_rows", "predicted_bytes")
+SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
 TOTALS = ("results", "announcements")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
@@ -140,6 +142,8 @@ class BucketJoin(StatefulProcessor):
             join = StreamJoin(self.spec)
         else:
             cached = JOINS.take(self.cache_name, bucket, digest(stored))
+            if cached is not None and cached.spec != self.spec:  # a restart may change a ttl, or the memory
+                cached = None
             join = cached or restore(self.spec, Manifest.decode(stored), keeper)
         join.names.residency.keeper = keeper
         return join
@@ -171,5 +175,11 @@ def _difference(after: list[int], before: list[int]) -> list[int]:
 
 def _gauges(join: StreamJoin) -> list[int]:
     held = join.held()
-    seen = [value for one in join.seen() for value in astuple(one)]
-    return [*astuple(held), *seen]
+    outlook = join.outlook()
+    predicted = [sum(one.predicted for one in outlook), round(join.calibration.predicted_bytes())]
+    seen = [
+        value
+        for sampled, ahead in zip(join.seen(), outlook, strict=True)
+        for value in (*astuple(sampled), *astuple(ahead))
+    ]
+    return [*astuple(held), *predicted, *seen]

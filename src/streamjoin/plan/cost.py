@@ -1,0 +1,233 @@
+"""The cost model: what a join will hold, from what is expected of its inputs.
+
+Equation 1 of PWJoin (section 5.2) stands here as printed, and beside it a model of ours for n inputs. Ours
+follows a key: input m has its first row of it `first_after` the key begins, rows come evenly for `open_for`,
+and `promise_delay` later m is closed for the key, for a share `promised` of the keys. A tuple of input i that
+came at time u is needed until, for every other input m, m is closed for its key or the window has passed:
+
+    life = max over m of min(closed_m - u, W_i + lateness_m), at most ttl_i + lateness_i, at least 0
+    tuples held = rows per second x mean life          (Little's law)
+    promises of m = keys per second x mean time from m's promise to that of the last input
+
+The means are taken over a few thousand keys drawn evenly, the same ones each time. Worked number: 10 auctions
+a second, bids for 100 to 300 s: an auction is needed for 200 s on average, so 2,000 are held; each bid comes
+after its auction, which is unique, so none is.
+
+It assumes that the keys of all inputs are the same ones, that rates are steady, and that a promise is
+carried out when it comes. The same law with lives measured while the join runs is `operators.calibration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streamjoin.batch import Layout
+from streamjoin.errors import InvalidJoin
+from streamjoin.metadata import Duration, Ordered, Stream, duration_us
+from streamjoin.operators.purging import NoPurge, PurgeEvery
+from streamjoin.operators.spec import InputSpec
+from streamjoin.plan.planner import Plan
+from streamjoin.plan.safety import closes_keys
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Span: TypeAlias = Duration | tuple[Duration, Duration]
+_KEYS = 8192  # drawn for the means: about 1 % of noise
+_TEXT_BYTES = 20  # of a text or list: its offset, and a guess at its length
+
+
+def equation_1(*, rate: float, window: float, promises: float, elapsed: float, keys: float) -> float:
+    """Tuples of stream B in the state at time `elapsed`, as PWJoin prints it: λb Tb (1 − λpa T / NKb,T).
+
+    `rate` λb, `window` Tb, `promises` λpa: punctuations of A by unit of time, `keys` NKb,T: distinct join
+    values of B so far. A tuple is taken to be purged with the share of all keys so far that are punctuated,
+    whenever it came. But every key of a punctuated stream is punctuated in the end, so for general
+    punctuated streams this tends to zero, while in truth the latest tuples are always there. Worked number:
+    punct-asc-100-40 with 1,000 tuples a second has 10 punctuations a second and, when each key has ended,
+    10 new keys a second; with a window of 5 s, after 60 s:
+
+    >>> equation_1(rate=1000, window=5, promises=10, elapsed=60, keys=600)
+    0.0
+
+    The join holds about 2,600 tuples of B on average there.
+    """
+    return rate * window * (1 - promises * elapsed / keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What is expected of one input of a join, to predict what the join will hold.
+
+    `open_for`: how long rows of one key keep coming; a unique input needs none. `first_after`: how long after
+    a key begins, on any input, its first row comes here. Both may be a pair, (shortest, longest).
+    `promise_delay`: from the last row of a key to the promise that it was the last. `promised`: the share of
+    the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple, else
+    guessed from the columns.
+    """
+
+    rows_per_second: float
+    rows_per_key: float = 1.0
+    open_for: Span | None = None
+    first_after: Span = "0 seconds"
+    promise_delay: Duration = "0 seconds"
+    promised: float = 1.0
+    row_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        numbers = (self.rows_per_second, self.rows_per_key, self.promised)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise InvalidJoin(f"{self!r}: give rows_per_second, rows_per_key and promised as numbers")
+        if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.promised <= 1:
+            raise InvalidJoin(
+                f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and promised from 0 to 1"
+            )
+        _ = self.opening_s, self.first_s, self.delay_s
+
+    @property
+    def opening_s(self) -> tuple[float, float] | None:
+        return None if self.open_for is None else _seconds(self.open_for, "open_for")
+
+    @property
+    def first_s(self) -> tuple[float, float]:
+        return _seconds(self.first_after, "first_after")
+
+    @property
+    def delay_s(self) -> float:
+        return _seconds(self.promise_delay, "promise_delay")[0]
+
+    @property
+    def keys_per_second(self) -> float:
+        return self.rows_per_second / self.rows_per_key
+
+
+def _seconds(given: Span, what: str) -> tuple[float, float]:
+    ends = given if isinstance(given, tuple) else (given, given)
+    low, high = (duration_us(end, what=f"Rate: {what}") / 1e6 for end in ends)
+    return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What one input will hold, on average: tuples, remembered promises, the bytes of both.
+
+    `mean_life_s`: how long a tuple stays needed, so far. `growing`: some stay longer than that. `equation_1`:
+    what PWJoin's formula says, where it applies.
+    """
+
+    stream: str
+    rows: float
+    promises: float
+    nbytes: float
+    mean_life_s: float
+    growing: bool
+    equation_1: float | None = None
+
+
+def predict(plan: Plan, rates: Mapping[str, Rate | float], after: Duration = "1 day") -> list[Predicted]:
+    """What each input of a join will hold so long after its start, given what is expected of all of them."""
+    names = [stream.name for stream in plan.streams]
+    if set(rates) != set(names):
+        raise InvalidJoin(
+            f"rates are given for {', '.join(rates) or 'no input'}; give one for each of {', '.join(names)}"
+        )
+    found = [rate if isinstance(rate, Rate) else Rate(rate) for rate in (rates[name] for name in names)]
+    horizon = duration_us(after, what="after") / 1e6
+    keys = [_Keys.of(stream, found[i], i) for i, stream in enumerate(plan.streams)]
+    return [_predicted(plan, keys, i, horizon) for i in range(len(keys))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """Some keys as one input sees them: when rows of them come (seconds since they began), when it closes."""
+
+    stream: Stream
+    rate: Rate
+    comes: Floats
+    closes: Floats
+
+    @classmethod
+    def of(cls, stream: Stream, rate: Rate, number: int) -> _Keys:
+        draw = np.random.default_rng([_KEYS, number]).random((4, _KEYS))
+        open_for = _between(draw[0], (0.0, 0.0) if stream.unique else rate.opening_s or (0.0, 0.0))
+        first = _between(draw[1], rate.first_s)
+        closes = first + open_for + (0.0 if stream.unique else rate.delay_s)
+        known = closes_keys(stream) is not None and (stream.unique or rate.opening_s is not None)
+        closes = np.where((draw[2] < rate.promised) & known, closes, np.inf)
+        return cls(stream, rate, first + draw[3] * open_for, closes)
+
+
+def _between(draw: Floats, ends: tuple[float, float]) -> Floats:
+    return ends[0] + draw * (ends[1] - ends[0])
+
+
+def _predicted(plan: Plan, keys: Sequence[_Keys], i: int, horizon: float) -> Predicted:
+    own, spec, purge = keys[i], plan.spec.inputs[i], plan.spec.strategies.purge
+    others = [one for m, one in enumerate(keys) if m != i]
+    life: Floats = np.zeros(_KEYS)
+    for other in others:
+        left = other.closes - own.comes
+        if isinstance(purge, NoPurge):
+            left = np.where(left > 0, np.inf, left)
+        elif isinstance(purge, PurgeEvery) and purge.keys is not None and not purge.when_idle:
+            left = np.where(left > 0, left + purge.keys / 2 / max(_promised_per_second(keys), 1e-9), left)
+        if spec.window_us is not None:
+            left = np.minimum(left, (spec.window_us + (other.stream.lateness_us or 0)) / 1e6)
+        life = np.maximum(life, left)
+    if spec.ttl_us is not None:
+        life = np.minimum(life, (spec.ttl_us + spec.lateness_us) / 1e6)
+    mean_life = float(np.minimum(life, horizon).mean())
+    rows = own.rate.rows_per_second * mean_life
+    promises = _promises(own, keys, horizon)
+    tuple_bytes = own.rate.row_bytes or row_bytes(spec.layout)
+    dead = 1 / (1 - plan.spec.merging.dead_share / 2) if np.isfinite(life).any() else 1.0
+    nbytes = rows * tuple_bytes * dead + promises * row_bytes(spec.layout.keys_only)
+    growing = bool((life > horizon).any())
+    printed = _printed(keys, i, spec, horizon)
+    return Predicted(own.stream.name, rows, promises, nbytes, mean_life, growing, printed)
+
+
+def _promised_per_second(keys: Sequence[_Keys]) -> float:
+    return sum(one.rate.keys_per_second for one in keys if np.isfinite(one.closes).any())
+
+
+def _promises(own: _Keys, keys: Sequence[_Keys], horizon: float) -> float:
+    """Closed keys that are remembered until every input has closed them; an order is one range."""
+    closing = np.isfinite(own.closes)
+    if not closing.any() or (isinstance(own.stream.arrival, Ordered) and not own.stream.unique):
+        return 0.0
+    over = np.maximum.reduce([one.closes for one in keys])[closing] - own.closes[closing]
+    return own.rate.keys_per_second * float(np.minimum(over, horizon).sum()) / _KEYS
+
+
+def _printed(keys: Sequence[_Keys], i: int, spec: InputSpec, horizon: float) -> float | None:
+    """Equation 1, which is of two inputs with windows, of which the other one punctuates."""
+    other = keys[1 - i] if len(keys) == 2 else None
+    if other is None or spec.window_us is None or not np.isfinite(other.closes).any():
+        return None
+    rate = keys[i].rate
+    return equation_1(
+        rate=rate.rows_per_second,
+        window=spec.window_us / 1e6,
+        promises=other.rate.keys_per_second * other.rate.promised,
+        elapsed=horizon,
+        keys=max(rate.keys_per_second * horizon, 1e-9),
+    )
+
+
+def row_bytes(layout: Layout) -> float:
+    """The bytes of one row, texts and lists guessed."""
+    return sum(_width(field.type) for field in layout.schema)
+
+
+def _width(dtype: Any) -> float:
+    if pa.types.is_struct(dtype):
+        return float(sum(_width(field.type) for field in dtype))
+    try:
+        return float(dtype.bit_width) / 8
+    except ValueError:
+        return _TEXT_BYTES
