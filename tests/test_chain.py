@@ -399,7 +399,7 @@ def test_explain_shows_the_lower_join_and_what_bounds_the_upper():
     text = chain().explain()
     assert "  ab: result of join lower; keys end by its punctuations" in text
     provided = "provided every key of c appears in an input of join lower"
-    assert f"punctuations of join lower let its tuples go, {provided}" in text
+    assert f"its tuples go by punctuations of join lower, {provided}" in text
     assert "\nab is the result of\n  lower: a ⋈ b\n    inner join on a.k = b.k" in text
     assert "NOT BOUNDED" not in text
 
