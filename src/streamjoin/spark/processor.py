@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ class BucketJoin(StatefulProcessor):
             join = StreamJoin(self.spec)
         else:
             cached = JOINS.take(self.cache_name, bucket, digest(stored))
-            if cached is not None and cached.spec != self.spec:  # a restart may change a ttl, or the memory
+            if cached is not None and not _alike(cached.spec, self.spec):
                 cached = None
             join = cached or restore(self.spec, Manifest.decode(stored), keeper)
         join.names.residency.keeper = keeper
@@ -156,6 +156,14 @@ class BucketJoin(StatefulProcessor):
         self.store.put_manifest(value)
         join.names.residency.keeper = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
+
+
+def _alike(ours: JoinSpec, theirs: JoinSpec) -> bool:
+    """Whether nothing was changed that a restart may change: a ttl, the memory, strategies.
+
+    Conditions cannot be compared; that they are the same is part of the cache's name.
+    """
+    return replace(ours, where=None) == replace(theirs, where=None)
 
 
 def _local_folder() -> Path:
