@@ -34,7 +34,7 @@ def make_input(folder: Path, seed: int, *, wide: int = 0) -> Counter[tuple[objec
     names = {}
     for i in range(BATCHES):
         keys = np.arange(i * KEYS, (i + 1) * KEYS)
-        names |= {int(key): f"name-{key}" + "x" * wide for key in keys}
+        names |= {int(key): f"name-{key}{rng.bytes(wide // 2).hex()}" for key in keys}
         ones.append(pa.table({"k": keys, "a": [names[int(key)] for key in keys]}))
         low = max(0, (i - 2) * KEYS)
         k = rng.integers(low, (i + 1) * KEYS, 400)
@@ -197,10 +197,10 @@ def test_five_kills_lose_and_double_nothing_that_left_memory(tmp_path: Path, see
     check(tmp_path, kills=5, seed=seed, memory="3 MB")
 
 
-# All of Spark's local files on a disk of 20 MB, in a mount namespace of its own; the checkpoint is elsewhere.
+# All of Spark's local files on a disk of 14 MB, in a mount namespace of its own; the checkpoint is elsewhere.
 SMALL_DISK = """
 set -e
-mount -t tmpfs -o size=20m small "$1"
+mount -t tmpfs -o size=14m small "$1"
 export SPARK_LOCAL_DIRS="$1" TMPDIR="$1"
 shift
 exec "$@"
@@ -211,7 +211,7 @@ def test_a_full_disk_fails_the_query_and_a_restart_goes_on(tmp_path: Path) -> No
     probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "small", str(tmp_path)]
     if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("needs unshare and user namespaces, to mount a small disk")
-    expected = make_input(tmp_path, 8, wide=20_000)
+    expected = make_input(tmp_path, 8, wide=40_000)
     (tmp_path / "memory").write_text("3 MB")
     (tmp_path / "small").mkdir()
     within = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", str(tmp_path / "small")]
