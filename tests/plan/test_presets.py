@@ -77,7 +77,7 @@ def test_a_strategy_may_be_given_beside_a_preset():
 def test_explain_names_the_preset():
     text = joined("mjoin_1nc").explain()
     assert "MJoin 1-NC: one-to-many with clustered arrival" in text
-    assert "driver: follow_clusters (as mjoin_1nc does)" in text
+    assert "driver: follow_clusters (as mjoin_1nc does: an input goes on" in text
 
 
 @pytest.mark.parametrize(

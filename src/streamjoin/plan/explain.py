@@ -94,7 +94,7 @@ def as_text(plan: Mapping[str, Any]) -> str:
         "What is known of each input",
     ]
     lines += [f"  {one['name']}: {'; '.join(one['known']) or 'nothing was declared'}" for one in inputs]
-    lines += ["", "How it runs"]
+    lines += ["", "How it runs (all of it can be set: driver=, order=, purge=, probe=, memory=)"]
     if plan["operator"] is not None:
         lines.append(f"  {plan['operator']['says']}")
     lines += [f"  {one['choice']} ({one['why']})" for one in plan["choices"]]

@@ -48,6 +48,15 @@ _STRATEGIES: dict[str, dict[str, Any]] = {
     "probe": {"fewest_rows": FewestRowsFirst},
 }
 _VERBS = {"driver": "choose", "order": "urgent", "purge": "due", "probe": "sequence"}
+_IN_WORDS: dict[type, str] = {
+    RoundRobin: "each input in turn",
+    Priority: "the unique or smaller input first, so many rows at a time",
+    FollowClusters: "an input goes on while its cluster of one key lasts",
+    Sequential: "rows as they came",
+    ValueOriented: "keys that another input has promised first",
+    PurgeImmediately: "promises are carried out at once",
+    NoPurge: "promises let no tuple go",
+}
 _MEMORY_DEAD_SHARE = 0.15  # dead rows a run may hold: 1 / (1 - 0.15) = 1.18 times what is needed
 
 
@@ -224,8 +233,9 @@ def _choose_strategies(
     wanted = _for_goal(streams, options.goal)
     if options.operator is not None:
         chosen_preset = preset(options.operator)
-        said = f"as {options.operator} does"
-        wanted |= {seam: (getattr(chosen_preset, seam), said) for seam in ("driver", "order", "purge")}
+        for seam in ("driver", "order", "purge"):
+            strategy = getattr(chosen_preset, seam)
+            wanted[seam] = strategy, f"as {options.operator} does: {_IN_WORDS[type(strategy)]}"
     chosen: dict[str, Any] = {}
     why = []
     for seam in _STRATEGIES:
