@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -168,6 +169,24 @@ def test_property(
     holds(conforming(seed, count), one, other)
 
 
+def deferring(seed: int, count: int) -> Streams:
+    """Streams of an inner join in which joining with what left memory waits."""
+    streams = conforming(seed, count)
+    memory = Random(seed).choice((1, 200, 600))
+    return streams._replace(settings=replace(streams.settings, how="inner", memory=memory, defer=True))
+
+
+@COUNTS
+@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda each: each.__name__)
+@settings(moderate, max_examples=12)
+@given(seed=SEEDS, one=CHOICES, other=CHOICES)
+def test_property_where_joining_waits(
+    count: int, holds: Callable[..., None], seed: int, one: list[int], other: list[int]
+) -> None:
+    note(f"deferring({seed}, {count})")
+    holds(deferring(seed, count), one, other)
+
+
 # Each property was seen to fail
 
 
@@ -182,10 +201,28 @@ def test_property(
     ids=[each.__name__ for each in PROPERTIES],
 )
 def test_property_fails_on_a_bug_planted_for_it(holds: Callable[..., None], bug: bugs.Plant) -> None:
+    finds(holds, bug, conforming)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        bugs.pairs_that_were_seen_are_given_again,
+        bugs.a_promise_does_not_wait_for_pairs_that_are_owed,
+        bugs.a_window_does_not_wait_for_pairs_that_are_owed,
+        bugs.rows_that_owe_are_dropped,
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_bug_where_joining_waits_is_found(bug: bugs.Plant) -> None:
+    finds(equals_the_batch_join, bug, deferring)
+
+
+def finds(holds: Callable[..., None], bug: bugs.Plant, made: Callable[[int, int], Streams]) -> None:
     for seed in range(300):
         rng = Random(seed)
         one, other = [[rng.randint(0, 60) for _ in range(12)] for _ in range(2)]
-        streams = conforming(seed, 3)
+        streams = made(seed, 3)
         try:
             with bug():
                 holds(streams, one, other)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.kernels.window import within_windows
-from streamjoin.operators import admission, arrival_order, intake, probe, snapshot, stream_join
+from streamjoin.operators import admission, arrival_order, deferral, intake, probe, snapshot, stream_join
 from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.elements import Finished, Results
@@ -32,6 +32,7 @@ from streamjoin.operators.scheduled import Scheduled
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
+from streamjoin.state.residency import Residency
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import Side
 
@@ -631,3 +632,40 @@ def snapshot_loses_the_newest_tier() -> Any:
             each.tiers = each.tiers[:-1] if len(each.tiers) > 1 else each.tiers
 
     return _forgetting(forget)
+
+
+# Memory
+
+
+@bug
+def fetched_rows_are_cut_short() -> Any:
+    good = Residency.fetch
+
+    def fetch(self: Residency, run_: Run) -> Any:
+        batch = good(self, run_)
+        run_.held = batch.slice(0, max(len(batch) - 1, 1))
+        return run_.held
+
+    return patch.object(Residency, "fetch", fetch)
+
+
+# Joining that waits: only conforming streams show these, see `tests.test_properties`
+
+
+def pairs_that_were_seen_are_given_again() -> Any:
+    def owed(probe_: Probe, frame: Any, arrived: Any) -> Any:
+        return np.ones(len(frame[0][1]), np.bool_)
+
+    return patch.object(deferral, "_owed", owed)
+
+
+def a_promise_does_not_wait_for_pairs_that_are_owed() -> Any:
+    return patch.object(StreamJoin, "_put_off", lambda self, keys, new: keys)
+
+
+def a_window_does_not_wait_for_pairs_that_are_owed() -> Any:
+    return patch.object(StreamJoin, "_not_owing", lambda self, run_, rows: rows)
+
+
+def rows_that_owe_are_dropped() -> Any:
+    return patch.object(StreamJoin, "_with_debts", lambda self, i, rows, stored: stored)
