@@ -97,9 +97,20 @@ class Streams:
     pairs: int
 
 
-def streams(pattern: StreamPattern, rows: int, window_s: float, step_s: float) -> Streams:
-    """Two streams of one pattern, and how many pairs are no more than a window apart."""
-    tables = {name: pattern.table(rows=rows, seed=SEED + i) for i, name in enumerate(("a", "b"))}
+def streams(
+    pattern: StreamPattern,
+    rows: int,
+    window_s: float,
+    step_s: float,
+    *,
+    other: StreamPattern | None = None,
+    seed: int = SEED,
+) -> Streams:
+    """Two streams of one pattern (or one of each), and how many pairs are no more than a window apart."""
+    tables = {
+        name: one.table(rows=rows, seed=seed + i)
+        for i, (name, one) in enumerate((("a", pattern), ("b", other or pattern)))
+    }
     times = {name: table["t"].cast(pa.int64()).to_numpy() for name, table in tables.items()}
     begin, end = min(t[0] for t in times.values()), max(t[-1] for t in times.values())
     cuts = np.arange(begin + int(step_s * 1e6), end, int(step_s * 1e6))
@@ -232,14 +243,16 @@ def held(progress: Progress) -> tuple[list[Claim], dict[str, Any], Chart]:
 # The goal memory
 
 
-def one_to_many(batches: int, keys: int, fan_out: int) -> Iterator[tuple[dict[str, pa.Table], int]]:
+def one_to_many(
+    batches: int, keys: int, fan_out: int, seed: int = SEED
+) -> Iterator[tuple[dict[str, pa.Table], int]]:
     """Batches of a one-to-many join with punctuations, each with the tuples still needed after it.
 
     Key k is born in batch b = k // keys; its tuples of the many side come in batches b - 1 to b + 3,
     its punctuation in batch b + 4. Needed are tuples of the one side whose key is not punctuated,
     and tuples of the many side whose partner has not come.
     """
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     total = (batches + 2) * keys
     born = np.arange(total) // keys
     many = np.repeat(np.arange(total), fan_out)
