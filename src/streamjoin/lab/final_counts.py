@@ -181,15 +181,17 @@ class Comparison:
     @property
     def delay_hours(self) -> Any:
         """The same in hours of event time, from the end of one batch to the end of the other."""
-        return (self._end_us(self.spark) - self._end_us(self.final))[self._both] / HOUR_US
+        return (self._ends_us[self.spark] - self._ends_us[self.final])[self._both] / HOUR_US
 
     @property
     def _both(self) -> Any:
         return (self.spark != NEVER) & (self.final != NEVER)
 
-    def _end_us(self, batch: Ints) -> Ints:
+    @property
+    def _ends_us(self) -> Ints:
+        """The event time at which each batch ends; that after the last file counts as one more step."""
         cuts = self.streams.cuts_us(self.batch_hours)
-        return cuts[np.minimum(batch, len(cuts) - 1)]
+        return np.append(cuts, cuts[-1] + round(self.batch_hours * HOUR_US))
 
     def series(self) -> dict[str, Any]:
         """What is told beside the claims."""
@@ -216,12 +218,11 @@ class Comparison:
 
     def chart(self) -> Chart:
         """The share of all counts that has left, over event time."""
-        hours = [0.0, *(self.streams.cuts_us(self.batch_hours) / HOUR_US).tolist()]
+        hours = [0.0, *(self._ends_us / HOUR_US).tolist()]
         total = max(int(np.count_nonzero(self.ours != NEVER)), 1)
         lines = {}
         for label, batch in ((OURS, self.ours), (SPARK, self.spark)):
-            last = np.minimum(batch[batch != NEVER], len(hours) - 2)
-            left = np.cumsum(np.bincount(last, minlength=len(hours) - 1))
+            left = np.cumsum(np.bincount(batch[batch != NEVER], minlength=len(hours) - 1))
             lines[label] = (hours, [0.0, *(100 * left / total).tolist()])
         return Chart("Counts of auctions that have left", "hours of event time", "% of final counts", lines)
 

@@ -103,10 +103,10 @@ def prediction(
     return [claim], series, prediction_charts({name: ones[0] for name, ones in runs.items()})
 
 
-SHOWN = {  # lines of the picture: three patterns of about the same size
-    "PWJoin, punct-asc-100-40": "punct-asc-100-40, window 5 s, PWJoin",
-    "one to many, ordered": "one to many, ordered",
-    "news, random": "news, random",
+SHOWN = {  # the lines of the picture, by short names
+    "punct-asc": "punct-asc-100-40, window 5 s, PWJoin",
+    "ordered": "one to many, ordered",
+    "news": "news, random",
 }
 PRINTED = "punct-asc-100-40, keys end within 20 segments, window 5 s"
 
@@ -116,8 +116,8 @@ def prediction_charts(runs: Mapping[str, Watched]) -> dict[str, Chart]:
     charts, lines = {}, {}
     for label, name in SHOWN.items():
         if name in runs:
-            lines[f"{label}: held"] = _over_run(runs[name].measured)
-            lines[f"{label}: predicted"] = _over_run(runs[name].predicted)
+            lines[f"{label}, held"] = _over_run(runs[name].measured)
+            lines[f"{label}, predicted"] = _over_run(runs[name].predicted)
     if lines:
         charts["predicted"] = Chart("Tuples held, and predicted", "% of the run", "tuples", lines)
     if PRINTED in runs:
@@ -200,14 +200,14 @@ def _above_idle(found: Mapping[str, Any]) -> int:
 
 def memory_chart(series: Mapping[str, Any], load: Load) -> Chart:
     """The state grows, what is loaded of it does not."""
-    million = [load.rows * (i + 1) / 1e6 for i in range(load.batches)]
+    rows = [load.rows * (i + 1) for i in range(load.batches)]
     return Chart(
         f"State and memory, limit {load.limit_mb} MB",
-        "million rows read",
+        "rows read",
         "MB",
         {
-            "state": (million, series["state_mb"]),
-            "of it in memory, limited": (million, series["resident_mb"]),
+            "state": (rows, series["state_mb"]),
+            "of it in memory, limited": (rows, series["resident_mb"]),
         },
     )
 
