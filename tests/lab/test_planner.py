@@ -130,6 +130,8 @@ def test_a_case_whose_results_are_not_the_batch_joins_is_not_reported():
 def test_an_error_is_of_the_means_over_the_middle():
     held = [0, *[100] * 8, 0]
     assert Watched([900, *[110] * 8, 900], held).error == pytest.approx(0.1)
+    up_and_down = Watched([0, *[110, 90] * 4, 0], held)
+    assert (up_and_down.error, up_and_down.distance) == (0, pytest.approx(0.1))
     assert prediction_charts({}) == {}
 
 

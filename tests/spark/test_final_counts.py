@@ -15,9 +15,9 @@ pytestmark = pytest.mark.spark
 def test_a_count_leaves_when_it_is_final_and_spark_gives_it_later(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    streams = AuctionStreams(seed=2, items=200, bids_per_item=3, hours=18, window_hours=6)
+    streams = AuctionStreams(seed=2, items=200, bids_per_item=3, hours=16, window_hours=6)
     steps: list[str] = []
-    found = compare(spark, streams, 3.0, tmp_path, steps.append)
+    found = compare(spark, streams, 4.0, tmp_path, steps.append)
     assert len(steps) == 2
     assert (found.ours != NEVER).sum() > (found.spark != NEVER).sum() > 50
     assert [claim.holds for claim in counts_claims(found)] == [True, True, True]

@@ -237,9 +237,9 @@ def compare(
     """Both queries, one after the other, each checked against the batch join."""
     batches, counts = write_files(streams, batch_hours, folder), batch_counts(streams)
     final = final_in(streams, batch_hours)
-    step(f"final counts by {OURS}, {batches} micro-batches")
+    step(f"final counts, {OURS}")
     ours = emitted(by_this_library(streams, *sources(spark, folder)), folder / "ours", batches)
-    step(f"final counts by {SPARK}, {batches} micro-batches")
+    step("final counts, Spark")
     theirs = emitted(by_spark(streams, *sources(spark, folder)), folder / "spark", batches)
     # Spark's leave in the order of opening: all up to the last of them
     up_to = np.arange(streams.items) <= max(theirs.item, default=-1)

@@ -86,7 +86,7 @@ def prediction(
     """Every pattern with every seed; the claim is about the worst of them."""
     runs: dict[str, list[Watched]] = {}
     for name, make in {**cases, **SMALL}.items():
-        step(f"predicted beside measured: {name}")
+        step(f"predicted: {name}")
         runs[name] = [watch(name, make(seed)) for seed in seeds]
     errors = [abs(one.error) for name in cases for one in runs[name]]
     claim = replace(PREDICTION.measured([max(errors)]), low=min(errors), runs=len(errors))
@@ -108,7 +108,7 @@ SHOWN = {  # the lines of the picture, by short names
     "ordered": "one to many, ordered",
     "news": "news, random",
 }
-PRINTED = "punct-asc-100-40, keys end within 20 segments, window 5 s"
+PRINTED = "punct-asc-100-40, spread 20, window 5 s"
 
 
 def prediction_charts(runs: Mapping[str, Watched]) -> dict[str, Chart]:

@@ -5,7 +5,8 @@ stand side by side the tuples held, the forecast (made from the past only, at mo
 for two streams with windows equation 1 of PWJoin as printed, from the rates so far. A case counts only
 when its results are as many as the batch join's. Its error is the mean prediction by the mean measured,
 less 1, over the middle 80 % of the run: a stream with an end fills and drains. Worked number: 2,600 held
-on average and 2,730 predicted are an error of 0.05.
+on average and 2,730 predicted are an error of 0.05. Beside it, not claimed: the distance batch by batch
+(too much here does not make up for too little there), and the error from 70 to 90 % of the run.
 
 Streams in random order come in batches of 0.25 s, the others of 0.5 s, so that a forecast does not reach
 further than the order does. Two patterns hold so few tuples that they walk about at random (cluster-asc,
@@ -67,6 +68,12 @@ class Watched:
         """How far the mean prediction is from the mean measured, over the middle 80 %."""
         return self._error(self.predicted)
 
+    @property
+    def distance(self) -> float:
+        """The mean distance of a prediction from what was held after its batch, by the mean held."""
+        apart = np.abs(np.subtract(self.predicted, self.measured)).tolist()
+        return self._mean(apart) / self._mean(self.measured)
+
     def _error(self, of: Sequence[float], begin: float = 0.1) -> float:
         return self._mean(of, begin) / self._mean(self.measured, begin) - 1
 
@@ -78,6 +85,7 @@ class Watched:
         return {
             "mean_measured": self._mean(self.measured),
             "error": self.error,
+            "distance": self.distance,
             "error_late": self._error(ours, _LATE),
             "error_of_equation_1": self._error(printed) if printed else None,
             "error_of_equation_1_late": self._error(printed, _LATE) if printed else None,
@@ -226,8 +234,8 @@ CASES: dict[str, Callable[[int], Case]] = {
         for window_s in WINDOWS_S
         for operator, name in NAMES.items()
     },
-    "punct-asc-100-40, keys end within 20 segments, window 5 s": Pattern(replace(_ASC, spread=20), 5),
-    "punct-asc-100-40 and punct-random-100-40, window 5 s": Pattern(_ASC, 5, other=_ANY),
+    "punct-asc-100-40, spread 20, window 5 s": Pattern(replace(_ASC, spread=20), 5),
+    "punct-asc and punct-random, window 5 s": Pattern(_ASC, 5, other=_ANY),
     "cluster-random-40, window 2 s": Pattern(patterns.clustered("random", 40), 2),
     "news, ordered": partial(news, "ordered"),
     "news, random": partial(news, "random"),
