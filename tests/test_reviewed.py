@@ -145,3 +145,43 @@ def test_bad_input_is_told_in_words(call: Any, said: str) -> None:
 
 def _twice() -> pa.Table:
     return pa.Table.from_arrays([pa.array([1])] * 3, names=["k", "k", "x"])
+
+
+TEXTS = {name: pa.schema({"k": pa.int64(), name: pa.string()}) for name in "ab"}
+
+
+def deferring(memory: Any) -> sj.Joined:
+    return sj.join(*(sj.stream(TEXTS[name], name=name, key="k") for name in "ab"), memory=memory)
+
+
+def fed(run: sj.LocalRun, begin: int, end: int) -> list[tuple[Any, ...]]:
+    """Every key of b is one that a has had, mostly long before; both sides outgrow 1 MB."""
+    found: list[tuple[Any, ...]] = []
+    for i in range(begin, end):
+        keys = {"a": range(i * 200, (i + 1) * 200), "b": [j * 7 % ((i + 1) * 200) for j in range(200)]}
+        for name in "ab":
+            table = pa.table({"k": list(keys[name]), name: [f"{i:0400}"] * 200}, schema=TEXTS[name])
+            found += map(tuple, map(dict.values, run.push(name, table).to_pylist()))
+    return found
+
+
+@pytest.mark.parametrize("drained", [False, True])
+@pytest.mark.parametrize("between", ["1 MB", None])
+def test_pairs_that_wait_are_neither_lost_nor_doubled_when_a_restart_changes_the_memory(
+    between: str | None, drained: bool
+) -> None:
+    free = deferring(None).local()
+    waits = sj.SpillAbove("1 MB", defer=True)
+    run = deferring(waits).local()
+    found = fed(run, 0, 8)
+    assert run.state().waiting
+    while drained and run.state().waiting:
+        found += map(tuple, map(dict.values, run.idle().to_pylist()))
+    run = deferring(between).local(snapshot=run.snapshot())
+    run = deferring(between).local(snapshot=run.snapshot())  # nothing came in between
+    found += fed(run, 8, 16)
+    assert run.state().waiting == 0
+    run = deferring(waits).local(snapshot=run.snapshot())
+    found += fed(run, 16, 24)
+    found += map(tuple, map(dict.values, run.finish().to_pylist()))
+    assert sorted(found) == sorted(fed(free, 0, 24))
