@@ -185,3 +185,53 @@ def test_pairs_that_wait_are_neither_lost_nor_doubled_when_a_restart_changes_the
     found += fed(run, 16, 24)
     found += map(tuple, map(dict.values, run.finish().to_pylist()))
     assert sorted(found) == sorted(fed(free, 0, 24))
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        (5, "give a rate for each of a, b, by name"),
+        ({1: 1, "b": 2}, "rates are given for 1, b; give one for each of a, b"),
+        ({"a": float("nan"), "b": 1}, "as numbers"),
+        ({"a": float("inf"), "b": 1}, "as numbers"),
+        ({"a": 10**400, "b": 1}, "as numbers"),
+    ],
+)
+def test_rates_that_are_none_are_refused_with_what_to_give(rates: Any, said: str) -> None:
+    joined = sj.join(numbers("a", "x"), numbers("b", "y"))
+    with pytest.raises(sj.InvalidJoin, match=said):
+        joined.explain(rates=rates)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rows_per_key": float("nan")}, "as numbers"),
+        ({"row_bytes": "x"}, "as numbers"),
+        ({"row_bytes": -5}, "row_bytes above 0"),
+        ({"open_for": ("1 hour",)}, "a pair"),
+        ({"open_for": ("2 hours", "1 hour")}, "shortest, longest"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused_with_what_to_give(given: Any, said: str) -> None:
+    with pytest.raises(sj.InvalidJoin, match=said):
+        sj.Rate(1, **given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "said"),
+    [
+        ("1 MB", {"flush": ["largest"]}, "give one of largest, oldest"),
+        ("1 MB", {"defer": "no"}, "give True or False"),
+        ("9" * 400 + " GB", {}, "give a size such as"),
+    ],
+)
+def test_a_memory_limit_that_is_none_is_refused(limit: str, given: Any, said: str) -> None:
+    with pytest.raises(sj.InvalidJoin, match=said):
+        sj.SpillAbove(limit, **given)
+
+
+def test_a_join_given_as_an_input_is_refused_in_one_line() -> None:
+    joined: Any = sj.join(numbers("a", "x"), numbers("b", "y"))
+    with pytest.raises(sj.InvalidJoin, match=r"^a Joined is not a stream; wrap it with sj.stream\(…, name"):
+        sj.join(joined, numbers("c", "x"))
