@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import streamjoin as sj
+from streamjoin.operators.needed import held
+from streamjoin.plan.state_text import JoinState
 from tests.tables import unbounded_is_meant
 
 pytestmark = unbounded_is_meant
@@ -235,3 +237,13 @@ def test_a_join_given_as_an_input_is_refused_in_one_line() -> None:
     joined: Any = sj.join(numbers("a", "x"), numbers("b", "y"))
     with pytest.raises(sj.InvalidJoin, match=r"^a Joined is not a stream; wrap it with sj.stream\(…, name"):
         sj.join(joined, numbers("c", "x"))
+
+
+def test_the_state_command_says_of_groups_what_they_wait_for() -> None:
+    run = (
+        sj.join(numbers("a", "x", unique=True), numbers("b", "y")).group_by("k").agg(n=("*", "count")).local()
+    )
+    run.step({"a": rows("x", (1, 1), (2, 2)), "b": rows("y", (1, 1), (2, 2), (2, 3))})
+    told = JoinState(0, run.join.spec, tuple(run.join.reached), {0: held(run.join)}, {"purge": "immediate"})
+    assert "\ngroups: 2 rows added up so far; a group leaves when its key is finished\n" in told.text()
+    assert "side g" not in told.text()
