@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import streamjoin as sj
+from streamjoin.operators.needed import held
+from streamjoin.plan.state_text import JoinState
 from tests.tables import unbounded_is_meant
 
 pytestmark = unbounded_is_meant
@@ -145,3 +147,103 @@ def test_bad_input_is_told_in_words(call: Any, said: str) -> None:
 
 def _twice() -> pa.Table:
     return pa.Table.from_arrays([pa.array([1])] * 3, names=["k", "k", "x"])
+
+
+TEXTS = {name: pa.schema({"k": pa.int64(), name: pa.string()}) for name in "ab"}
+
+
+def deferring(memory: Any) -> sj.Joined:
+    return sj.join(*(sj.stream(TEXTS[name], name=name, key="k") for name in "ab"), memory=memory)
+
+
+def fed(run: sj.LocalRun, begin: int, end: int) -> list[tuple[Any, ...]]:
+    """Every key of b is one that a has had, mostly long before; both sides outgrow 1 MB."""
+    found: list[tuple[Any, ...]] = []
+    for i in range(begin, end):
+        keys = {"a": range(i * 200, (i + 1) * 200), "b": [j * 7 % ((i + 1) * 200) for j in range(200)]}
+        for name in "ab":
+            table = pa.table({"k": list(keys[name]), name: [f"{i:0400}"] * 200}, schema=TEXTS[name])
+            found += map(tuple, map(dict.values, run.push(name, table).to_pylist()))
+    return found
+
+
+@pytest.mark.parametrize("drained", [False, True])
+@pytest.mark.parametrize("between", ["1 MB", None])
+def test_pairs_that_wait_are_neither_lost_nor_doubled_when_a_restart_changes_the_memory(
+    between: str | None, drained: bool
+) -> None:
+    free = deferring(None).local()
+    waits = sj.SpillAbove("1 MB", defer=True)
+    run = deferring(waits).local()
+    found = fed(run, 0, 8)
+    assert run.state().waiting
+    while drained and run.state().waiting:
+        found += map(tuple, map(dict.values, run.idle().to_pylist()))
+    run = deferring(between).local(snapshot=run.snapshot())
+    run = deferring(between).local(snapshot=run.snapshot())  # nothing came in between
+    found += fed(run, 8, 16)
+    assert run.state().waiting == 0
+    run = deferring(waits).local(snapshot=run.snapshot())
+    found += fed(run, 16, 24)
+    found += map(tuple, map(dict.values, run.finish().to_pylist()))
+    assert sorted(found) == sorted(fed(free, 0, 24))
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        (5, "give a rate for each of a, b, by name"),
+        ({1: 1, "b": 2}, "rates are given for 1, b; give one for each of a, b"),
+        ({"a": float("nan"), "b": 1}, "as numbers"),
+        ({"a": float("inf"), "b": 1}, "as numbers"),
+        ({"a": 10**400, "b": 1}, "as numbers"),
+    ],
+)
+def test_rates_that_are_none_are_refused_with_what_to_give(rates: Any, said: str) -> None:
+    joined = sj.join(numbers("a", "x"), numbers("b", "y"))
+    with pytest.raises(sj.InvalidJoin, match=said):
+        joined.explain(rates=rates)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rows_per_key": float("nan")}, "as numbers"),
+        ({"row_bytes": "x"}, "as numbers"),
+        ({"row_bytes": -5}, "row_bytes above 0"),
+        ({"open_for": ("1 hour",)}, "a pair"),
+        ({"open_for": ("2 hours", "1 hour")}, "shortest, longest"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused_with_what_to_give(given: Any, said: str) -> None:
+    with pytest.raises(sj.InvalidJoin, match=said):
+        sj.Rate(1, **given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "said"),
+    [
+        ("1 MB", {"flush": ["largest"]}, "give one of largest, oldest"),
+        ("1 MB", {"defer": "no"}, "give True or False"),
+        ("9" * 400 + " GB", {}, "give a size such as"),
+    ],
+)
+def test_a_memory_limit_that_is_none_is_refused(limit: str, given: Any, said: str) -> None:
+    with pytest.raises(sj.InvalidJoin, match=said):
+        sj.SpillAbove(limit, **given)
+
+
+def test_a_join_given_as_an_input_is_refused_in_one_line() -> None:
+    joined: Any = sj.join(numbers("a", "x"), numbers("b", "y"))
+    with pytest.raises(sj.InvalidJoin, match=r"^a Joined is not a stream; wrap it with sj.stream\(…, name"):
+        sj.join(joined, numbers("c", "x"))
+
+
+def test_the_state_command_says_of_groups_what_they_wait_for() -> None:
+    run = (
+        sj.join(numbers("a", "x", unique=True), numbers("b", "y")).group_by("k").agg(n=("*", "count")).local()
+    )
+    run.step({"a": rows("x", (1, 1), (2, 2)), "b": rows("y", (1, 1), (2, 2), (2, 3))})
+    told = JoinState(0, run.join.spec, tuple(run.join.reached), {0: held(run.join)}, {"purge": "immediate"})
+    assert "\ngroups: 2 rows added up so far; a group leaves when its key is finished\n" in told.text()
+    assert "side g" not in told.text()

@@ -31,6 +31,7 @@ from streamjoin.operators.grouping import Grouping
 from streamjoin.state.run import Run
 from streamjoin.state.side import MergePolicy, Part, RunNames, Side, Tier
 
+KEYED = "g"  # the tag of the side whose rows have a key
 UNKEYED = "gn"  # the tag of the side whose rows have no key
 _FANOUT = 4
 _PENDING_ROWS = 1 << 16  # results that wait to be combined together
@@ -61,7 +62,7 @@ class GroupBy:
 
     def __init__(self, grouping: Grouping, names: RunNames, policy: MergePolicy) -> None:
         self.grouping = grouping
-        self._keyed = Partials("g", grouping, names, policy)
+        self._keyed = Partials(KEYED, grouping, names, policy)
         self._unkeyed = Partials(UNKEYED, grouping, names, policy)
         self._pending: list[Batch] = []
 

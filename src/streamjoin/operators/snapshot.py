@@ -13,6 +13,7 @@ from typing import Any
 
 from streamjoin.batch import concat
 from streamjoin.operators.calibration import Calibration
+from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Monitor
 from streamjoin.operators.spec import JoinSpec
@@ -126,7 +127,8 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
         scheduled.patterns = [
             (time_us, Punctuation.parse(text, spec.key_types).patterns) for time_us, text in timed
         ]
-    if join.debts is not None and "debts" in facts:
+    if "debts" in facts:  # also where joining need not wait any more: then the next batch gives what is owed
+        join.debts = Debts()
         join.debts.restore(facts["debts"])
         join.names.residency.turn = join.debts.turn
     if join.telling is not None:

@@ -21,7 +21,7 @@ from streamjoin.state.residency import FLUSH
 
 SMALLEST_SHARE = 1 << 20  # bytes of a bucket: below, runs are so small that their number costs more
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 def size_bytes(given: Any, *, what: str = "memory") -> int:
@@ -63,8 +63,10 @@ class SpillAbove:
     name: str
 
     def __init__(self, limit: Any, *, flush: str = "largest", defer: bool = False) -> None:
-        if flush not in FLUSH:
+        if flush not in tuple(FLUSH):
             raise InvalidJoin(f"SpillAbove(flush={flush!r}); give one of {', '.join(FLUSH)}")
+        if not isinstance(defer, bool):
+            raise InvalidJoin(f"SpillAbove(defer={defer!r}); give True or False")
         object.__setattr__(self, "limit_bytes", size_bytes(limit))
         object.__setattr__(self, "flush", flush)
         object.__setattr__(self, "defer", defer)

@@ -64,6 +64,8 @@ class StreamJoin(LettingGo):
         self.step += 1
         self.names.begin(self.step)
         self.names.residency.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
+        if not self.spec.defers:
+            yield from self._defer_no_more()
         queues: list[InputQueue] = []
         implied: dict[int, Implied] = {}
         for i, arrived in sorted(arrivals.items()):
@@ -227,11 +229,11 @@ class StreamJoin(LettingGo):
 
     def _work_off(self, *, blocked: bool) -> Iterator[Output]:
         """Give pairs that are owed: one part while inputs are blocked, all when they have ended."""
-        ended = all(self.progress.ended)
-        if self.debts is None or not (ended or blocked):
+        whole = all(self.progress.ended) or not self.spec.defers
+        if self.debts is None or not (whole or blocked):
             return
         windows = tuple(spec.window_us for spec in self.spec.inputs)
-        parts = self.debts.parts(only_largest=not ended)
+        parts = self.debts.parts(only_largest=not whole)
         for part in parts:
             for frame in self.debts.frames(part, self.sides, windows, self.spec.frame_rows):
                 passing, rows = self._passing(frame)
@@ -241,6 +243,15 @@ class StreamJoin(LettingGo):
             self.debts.settle(part)
         if parts:
             yield from self._catch_up()
+
+    def _defer_no_more(self) -> Iterator[Output]:
+        """A state in which joining waited goes on in a join that does not wait: nothing stays owed."""
+        if self.debts is None:
+            return
+        yield from self._work_off(blocked=True)
+        self.debts = None
+        for run in (run for side in self.sides for run in side.runs):
+            run.arrived = run.left = None
 
     def _results(self, probe: Probe, matches: Matches) -> Iterator[Output]:
         """What the rows of a probe give, noting which tuples have matched."""

@@ -37,6 +37,7 @@ from streamjoin.plan.safety import closes_keys
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = Duration | tuple[Duration, Duration]
+_MOST = 1e15  # of any number that is expected: above, or not a number, is a mistake
 _KEYS = 8192  # drawn for the means: about 1 % of noise
 _TEXT_BYTES = 20  # of a text or list: its offset, and a guess at its length
 
@@ -79,9 +80,13 @@ class Rate:
     row_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        numbers = (self.rows_per_second, self.rows_per_key, self.promised)
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise InvalidJoin(f"{self!r}: give rows_per_second, rows_per_key and promised as numbers")
+        size = 1.0 if self.row_bytes is None else self.row_bytes
+        if not all(map(_is_number, (self.rows_per_second, self.rows_per_key, self.promised, size))):
+            raise InvalidJoin(
+                f"{self!r}: give rows_per_second, rows_per_key, promised and row_bytes as numbers"
+            )
+        if size <= 0:
+            raise InvalidJoin(f"{self!r}: give row_bytes above 0, or leave it out")
         if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.promised <= 1:
             raise InvalidJoin(
                 f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and promised from 0 to 1"
@@ -105,10 +110,16 @@ class Rate:
         return self.rows_per_second / self.rows_per_key
 
 
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and abs(given) <= _MOST
+
+
 def _seconds(given: Span, what: str) -> tuple[float, float]:
     ends = given if isinstance(given, tuple) else (given, given)
-    low, high = (duration_us(end, what=f"Rate: {what}") / 1e6 for end in ends)
-    return low, high
+    found = [duration_us(end, what=f"Rate: {what}") / 1e6 for end in ends]
+    if len(found) != 2 or found[0] > found[1]:
+        raise InvalidJoin(f"Rate: {what} is {given!r}; give a duration, or a pair (shortest, longest)")
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +142,11 @@ class Predicted:
 def predict(plan: Plan, rates: Mapping[str, Rate | float], after: Duration = "1 day") -> list[Predicted]:
     """What each input of a join will hold so long after its start, given what is expected of all of them."""
     names = [stream.name for stream in plan.streams]
+    if not isinstance(rates, Mapping):
+        raise InvalidJoin(f"rates={rates!r}; give a rate for each of {', '.join(names)}, by name")
     if set(rates) != set(names):
-        raise InvalidJoin(
-            f"rates are given for {', '.join(rates) or 'no input'}; give one for each of {', '.join(names)}"
-        )
+        given = ", ".join(map(str, rates)) or "no input"
+        raise InvalidJoin(f"rates are given for {given}; give one for each of {', '.join(names)}")
     found = [rate if isinstance(rate, Rate) else Rate(rate) for rate in (rates[name] for name in names)]
     horizon = duration_us(after, what="after") / 1e6
     keys = [_Keys.of(stream, found[i], i) for i, stream in enumerate(plan.streams)]

@@ -160,7 +160,8 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
         )
     for stream in streams:
         if not isinstance(stream, Stream):
-            raise InvalidJoin(f"{stream!r} is not a stream; wrap it with sj.stream(…)")
+            given = repr(stream) if isinstance(stream, str) else f"a {type(stream).__name__}"
+            raise InvalidJoin(f"{given} is not a stream; wrap it with sj.stream(…, name=…, key=…)")
         if (
             stream.arrival is not None
             and isinstance(stream.punctuation, Marked)

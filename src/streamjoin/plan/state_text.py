@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
 
+from streamjoin.operators.group_by import KEYED, UNKEYED
 from streamjoin.operators.needed import InputHeld, JoinHeld, Kept, Span
 from streamjoin.operators.progress import NO_PROGRESS
 from streamjoin.operators.purging import NoPurge
@@ -67,7 +68,7 @@ class JoinState:
         ]
         if whole.waiting:
             lines.append(f"{_count(whole.waiting, 'key')} closed and not purged yet: {self._purge()}")
-        lines += [f"side {tag}: {_count(rows, 'row')}" for tag, rows in whole.other_rows.items()]
+        lines += [_besides(tag, rows) for tag, rows in whole.other_rows.items() if rows]
         return "\n".join([*lines, "", *self._table()])
 
     def _input(self, held: InputHeld, spec: InputSpec, reached_us: int) -> list[str]:
@@ -153,6 +154,16 @@ class JoinState:
             for one in found.inputs
         ]
         return _aligned([head, *rows])
+
+
+def _besides(tag: str, rows: int) -> str:
+    """Rows that are no input's: those of groups."""
+    said = f"groups: {_count(rows, 'row')} added up so far"
+    if tag == KEYED:
+        return f"{said}; a group leaves when its key is finished"
+    if tag == UNKEYED:
+        return f"{said} without a key; they leave when every input whose rows are all kept has ended"
+    return f"side {tag}: {_count(rows, 'row')}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
