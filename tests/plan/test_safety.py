@@ -76,7 +76,7 @@ def test_a_bounded_window_join_still_remembers_the_keys_of_a_unique_input():
     bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
     assert [(bound.tuples, bound.promises) for bound in bounds] == [(True, False), (True, True)]
     assert bounds[0].reasons[-1] == (
-        "what a promises is remembered until b also close the key, which nothing declares"
+        "what a promises is remembered until b closes the key too, which nothing declares"
     )
 
 

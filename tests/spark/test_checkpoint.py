@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -397,3 +398,14 @@ def test_a_state_of_an_older_version_is_read(spark: SparkSession, stopped: Path,
     assert [one.layout for one in older.inputs] == [one.layout for one in stored.spec.inputs]
     opened = replace(stored, spec=older).open(0)
     assert [side.live_rows for side in opened.sides] == [side.live_rows for side in stored.open(0).sides]
+
+
+def test_a_join_that_feeds_another_keeps_its_buckets() -> None:
+    lower, upper = (
+        SimpleNamespace(spec=SimpleNamespace(name=name, buckets=3, feeds_join=name == "lower"))
+        for name in ("lower", "upper")
+    )
+    asked = Rebucketing(None, 2, Path("new"))
+    with pytest.raises(sj.InvalidJoin, match=r"join lower feeds another join, .* with --join \(upper\)"):
+        asked._chosen([lower, upper])
+    assert replace(asked, join="upper")._chosen([lower, upper]) == [upper]

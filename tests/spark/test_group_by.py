@@ -226,3 +226,16 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, tmp_path: Path) 
     rows = run(where, tmp_path / "checkpoint").rows
     assert {row["low"] for row in rows} <= {46, 47, 48, 49}
     assert rows
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("K", "columns k, K, which are one name to Spark"), ("_kind", "a column _kind, a name")],
+)
+def test_names_that_spark_cannot_tell_apart_are_refused(spark: SparkSession, name: str, hint: str) -> None:
+    a, b = (spark.createDataFrame([(1, 2)], f"k long, {column} long") for column in "xy")
+    joined = sj.join(
+        sj.stream(a, name="a", key="k", unique=True), sj.stream(b, name="b", key="k", unique=True)
+    )
+    with pytest.raises(sj.InvalidJoin, match=hint):
+        joined.group_by("k").agg(**{name: ("x", "sum")}).dataframe()

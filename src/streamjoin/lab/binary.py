@@ -292,13 +292,14 @@ def needed(progress: Progress, *, quick: bool) -> tuple[list[Claim], dict[str, A
     for rows, oracle in one_to_many(batches, keys, fan_out):
         result = run.step(rows)
         found += len(result)
-        wanted += int(np.count_nonzero(rows["many"]["k"].to_numpy()[: -keys or None] >= 0))
+        data = rows["many"]["k"].to_numpy()[~rows["many"]["is_end"].to_numpy()]
+        wanted += int(np.count_nonzero(data < batches * keys))  # their partners come before the end
         physical = sum(len(run_) for side in run.join.sides for run_ in side.runs)
         rows_held.append(physical)
         rows_needed.append(oracle)
         ratios.append((physical - 1000) / oracle)
-    if run.violations():
-        raise InvariantBroken("the generated streams broke their own promises")
+    if run.violations() or found != wanted:
+        raise InvariantBroken(f"{found} results, the batch join has {wanted}; or a stream broke its promises")
     series = {"rows_held": rows_held, "rows_needed": rows_needed}
     if quick:
         return [NEEDED.open("needs 10 million tuples: run without --quick")], series

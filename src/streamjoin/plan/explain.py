@@ -158,7 +158,8 @@ def _verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
         lines.append(f"    - {reason['says']}{needs}")
     if verdict["loses"] is not None:
         lines.append(f"    - loses {verdict['loses']}")
-    lines += [f"    - to bound it, declare {advice}" for advice in verdict["to_bound_it"]]
+    for i, advice in enumerate(verdict["to_bound_it"]):
+        lines.append(f"    - {'or' if i else 'to bound it, declare'} {advice}")
     return lines
 
 
@@ -167,7 +168,8 @@ def _prediction_lines(predicted: Mapping[str, Any]) -> list[str]:
     lines = [f"What it will hold, {after} after its start, at the given rates"]
     for one in predicted["inputs"]:
         life = f"each needed for {duration_text(one['mean_life_s'] * 1e6)} on average"
-        text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if one['growing'] else life})"
+        growing = one["growing"] and one["rows"]
+        text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if growing else life})"
         if one["promises"]:
             text += f", {one['promises']:,} closed keys to remember"
         lines.append(f"{text}, {size_text(one['bytes'])}")

@@ -147,5 +147,5 @@ def about_groups(plan: Plan) -> list[str]:
     if plan.spec.grouping is None:
         return []
     reason = never_final(plan)
-    leaves = "a row leaves in the batch in which its key is finished" if reason is None else reason
-    return [f"by {plan.spec.grouping.text}", leaves]
+    leaves = "a row leaves in the batch in which its key is finished; until then what is added up is held"
+    return [f"by {plan.spec.grouping.text}", leaves if reason is None else reason]

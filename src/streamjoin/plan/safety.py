@@ -85,10 +85,12 @@ def finishing_join(stream: Stream) -> Inner | None:
 
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
     """The verdict for every input; where nothing `purges`, promises let no tuple go."""
-    if not purges:
-        streams = [
-            replace(stream, unique=False, arrival=None, heeded=False) if closes_keys(stream) else stream
-            for stream in streams
+    if not purges and any(map(closes_keys, streams)):
+        stripped = [replace(stream, unique=False, arrival=None, heeded=False) for stream in streams]
+        would = "a purge= that carries promises out, so that what is declared lets tuples go"
+        return [
+            bound if bound.tuples else replace(bound, advice=(would, *bound.advice))
+            for bound in check(stripped)
         ]
     return [_bound(stream, [other for other in streams if other is not stream]) for stream in streams]
 
@@ -105,9 +107,10 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
     promises = closes_keys(stream) is None or not open_ended
     if not promises:
         waits = " and ".join(other.name for other in open_ended)
+        close = "closes" if len(open_ended) == 1 else "close"
         why.append(
             Reason(
-                f"what {stream.name} promises is remembered until {waits} also close the key, "
+                f"what {stream.name} promises is remembered until {waits} {close} the key too, "
                 "which nothing declares"
             )
         )

@@ -115,6 +115,13 @@ class Rebucketing:
         chosen = [stored for stored in asked if stored.spec.buckets != self.buckets]
         if not chosen:
             raise InvalidJoin(f"the state is in {self.buckets} buckets already; give another number")
+        feeding = [stored.spec.name for stored in chosen if stored.spec.feeds_join]
+        if feeding:
+            others = ", ".join(name for name in names if name not in feeding)
+            raise InvalidJoin(
+                f"join {', '.join(feeding)} feeds another join, which counts the promises of its buckets, so "
+                f"their number stays; recut the others with --join ({others}), or begin a new checkpoint"
+            )
         return chosen
 
     def _cut(self, stored: StoredJoin, folder: Path, say: Say) -> Totals:

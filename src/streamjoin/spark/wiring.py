@@ -96,6 +96,7 @@ class SparkJoin:
             text = warning_text(plan.bounds)
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
+        _check_names(plan.spec.emits.names)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
         merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
@@ -264,6 +265,19 @@ class SparkJoin:
     def _cache_name(self) -> str:
         text = json.dumps(self.spec.identity(), sort_keys=True)
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _check_names(names: list[str]) -> None:
+    """Spark does not tell names apart by case, and some are taken."""
+    folded = [name.casefold() for name in names]
+    clashing = sorted(name for name in names if folded.count(name.casefold()) > 1)
+    if clashing:
+        raise InvalidJoin(
+            f"the result has columns {', '.join(clashing)}, which are one name to Spark; rename one"
+        )
+    taken = sorted({*TAGS, METRIC, "_m"} & set(folded))
+    if taken:
+        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used inside; rename it")
 
 
 def default_buckets(spark: SparkSession) -> int:
