@@ -229,13 +229,14 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [("K", "columns k, K, which are one name to Spark"), ("_kind", "a column _kind, a name")],
+    ("name", "hint"), [("K", "columns K, k, which are one name"), ("_kind", "_kind, a name")]
 )
 def test_names_that_spark_cannot_tell_apart_are_refused(spark: SparkSession, name: str, hint: str) -> None:
-    a, b = (spark.createDataFrame([(1, 2)], f"k long, {column} long") for column in "xy")
-    joined = sj.join(
-        sj.stream(a, name="a", key="k", unique=True), sj.stream(b, name="b", key="k", unique=True)
+    a, b = (
+        sj.stream(
+            spark.createDataFrame([(1, 2)], f"k long, {column} long"), name=column, key="k", unique=True
+        )
+        for column in "xy"
     )
     with pytest.raises(sj.InvalidJoin, match=hint):
-        joined.group_by("k").agg(**{name: ("x", "sum")}).dataframe()
+        sj.join(a, b).group_by("k").agg(**{name: ("x", "sum")}).dataframe()
