@@ -148,4 +148,4 @@ def within_memory(spec: JoinSpec) -> JoinSpec:
     if share is None:
         return spec
     merging = replace(spec.merging, run_bytes=min(spec.merging.run_bytes, max(share // 8, 1 << 16)))
-    return replace(spec, merging=merging, frame_rows=min(spec.frame_rows, 1 << 16))
+    return replace(spec, merging=merging, frame_rows=min(spec.frame_rows, 1 << 14))

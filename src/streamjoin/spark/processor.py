@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.operators.arrivals import Arrivals
@@ -30,6 +29,7 @@ from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.operators.wire import from_bytes, together
 from streamjoin.spark.buckets import GUARD
 from streamjoin.spark.cache import JOINS, digest
+from streamjoin.spark.freed import return_free_blocks, return_large_blocks
 from streamjoin.spark.outputs import Emitter
 from streamjoin.spark.store import BucketKeeper, BucketStore
 from streamjoin.state.keepers import RunFiles
@@ -78,7 +78,7 @@ class BucketJoin(StatefulProcessor):
         self.store = BucketStore(handle)
         self.files = RunFiles(_local_folder() / self.cache_name)
         if self.spec.memory_share is not None:
-            pa.set_memory_pool(pa.system_memory_pool())  # what is freed goes back to the system
+            return_large_blocks()
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
@@ -106,6 +106,8 @@ class BucketJoin(StatefulProcessor):
         self._commit(bucket, join, stored, keeper)
         watch.lap("store_us")
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
+        if self.spec.memory_share is not None:
+            return_free_blocks()
         counted = _difference(_totals(join), before)
         yield self.emitter.metrics([*counted, *calls, *(watch.spent[name] for name in TIMES), *_gauges(join)])
 
