@@ -34,7 +34,7 @@ from streamjoin.state import promises, ranges, run, side
 from streamjoin.state.ranges import RangeSet
 from streamjoin.state.residency import Residency
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.side import Side
+from streamjoin.state.side import Part, Side
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -164,7 +164,7 @@ def matched_flags_are_lost_in_a_merge() -> Any:
     good = side._merge_parts
 
     def parts(*given: Any) -> Any:
-        return ((rows, None) for rows, _ in good(*given))
+        return (part._replace(matched=None) for part in good(*given))
 
     return patch.object(side, "_merge_parts", parts)
 
@@ -172,7 +172,7 @@ def matched_flags_are_lost_in_a_merge() -> Any:
 @bug
 def a_tuple_that_matched_on_arrival_is_padded() -> Any:
     good = Side.append
-    return patch.object(Side, "append", lambda self, rows, matched=None: good(self, rows))
+    return patch.object(Side, "append", lambda self, rows, matched=None, **named: good(self, rows, **named))
 
 
 @bug
@@ -320,9 +320,8 @@ def an_awaited_promise_acts_before_its_rows() -> Any:
 # Runs
 
 
-def _without_last(part: Any) -> Any:
-    rows, matched = part
-    return rows.slice(0, len(rows) - 1), None if matched is None else matched[:-1]
+def _without_last(part: Part) -> Part:
+    return part.between(0, part.rows.slice(0, len(part.rows) - 1))
 
 
 @bug
@@ -601,7 +600,8 @@ def snapshot_forgets_progress() -> Any:
 
 @bug
 def snapshot_forgets_dead_flags() -> Any:
-    return patch.object(snapshot, "_run", lambda entry, batch: Run("a", batch, stored_as=entry.stored_as))
+    good = snapshot._run
+    return patch.object(snapshot, "_run", lambda entry, side_: good(replace(entry, dead=None), side_))
 
 
 @bug

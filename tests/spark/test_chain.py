@@ -92,6 +92,7 @@ def test_going_on_from_a_checkpoint_in_the_middle(spark: SparkSession, tmp_path:
     assert first.violations == second.violations == []
 
 
+@pytest.mark.slow
 def test_the_lower_join_on_its_own_is_another_query(spark: SparkSession, tmp_path: Path) -> None:
     given = frames(spark, tmp_path, slice(2))
     a, b, c = (sj.stream(given[name], name=name, key="k", **MARKED) for name in "abc")
@@ -256,6 +257,7 @@ def test_a_range_acts_when_every_bucket_below_has_finished_it(spark: SparkSessio
     assert upper[1]["promises"] > 0  # some buckets have told of the range, not all
 
 
+@pytest.mark.slow
 def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> None:
     joined = ranged_chain(spark, tmp_path)
     ab, c = joined.plan.streams

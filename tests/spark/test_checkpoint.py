@@ -191,6 +191,7 @@ def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_a_state_whose_versions_have_ids_goes_on_too(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's second format of checkpoints names each version of the state in its commit."""
     tables = {name: found[:3] for name, found in make_tables(2).items()}
