@@ -9,7 +9,7 @@ from streamjoin.lab.final_counts import NEVER, compare
 from streamjoin.lab.planner import counts_claims
 from streamjoin.sources.auction import AuctionStreams
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_count_leaves_when_it_is_final_and_spark_gives_it_later(
