@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from tests.simulation.generate import Streams, conforming
 from tests.simulation.naive import batch_join
 from tests.simulation.play import NAMES, TYPES, Emitted, Player, key_names, normal
 from tests.simulation.script import Restart, Row, Script, Settings
-from tests.test_properties import CHOICES, COUNTS, SEEDS, cut, interleaved, moderate
+from tests.test_properties import CHOICES, COUNTS, SEEDS, cut, finds, interleaved, moderate
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -189,15 +188,4 @@ def test_property(
     ids=[each.__name__ for each in PROPERTIES],
 )
 def test_property_fails_on_a_bug_planted_for_it(holds: Callable[..., None], bug: bugs.Plant) -> None:
-    for seed in range(100):
-        rng = Random(seed)
-        one, other = [[rng.randint(0, 60) for _ in range(12)] for _ in range(2)]
-        streams = groupable(seed, 2)
-        try:
-            with bug():
-                holds(streams, one, other)
-        except AssertionError as failed:
-            print(f"{holds.__name__} fails on {bug.__name__}, seed {seed}: {str(failed)[:200]}")
-            holds(streams, one, other)  # and holds without it
-            return
-    pytest.fail(f"{holds.__name__} held on 100 seeds with the bug {bug.__name__}")
+    finds(holds, bug, groupable, count=2)

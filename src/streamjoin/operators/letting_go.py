@@ -213,6 +213,11 @@ class LettingGo:
         if finished.any():
             yield from self._announce(keys, finished, closed_by_all)
 
+    def _settle_touched(self, touched: Sequence[Batch]) -> Iterator[Output]:
+        """As `_settle`, for keys of several runs that may repeat."""
+        if any(map(len, touched)):
+            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+
     def _put_off(self, keys: Batch, new: NewPromise | None) -> Batch:
         """Keys of which pairs are owed wait until those are given; returns the others."""
         if self.debts is None or len(keys) == 0:
@@ -319,8 +324,7 @@ class LettingGo:
         for i, spec in enumerate(self.spec.inputs):
             if spec.ttl_us is not None:
                 yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
-        if touched:
-            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+        yield from self._settle_touched(touched)
 
     def _catch_up(self) -> Iterator[Output]:
         """What progress should have invalidated before now, but pairs of it were owed."""
@@ -333,8 +337,7 @@ class LettingGo:
             if spec.ttl_us is not None:
                 self.expired_to[i] = NO_PROGRESS
                 yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
-        if touched:
-            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+        yield from self._settle_touched(touched)
 
     def _keep_schedules(self) -> Iterator[Output]:
         """Carry out the promises that waited until their input's progress is past their time.

@@ -63,6 +63,7 @@ class JoinSpec:
     merging: MergePolicy = field(default_factory=MergePolicy)
     propagate: bool = True
     buckets: int = 1
+    may_defer: bool = True  # False where nobody waits for the end: all work of a batch finishes inside it
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 18
     grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
@@ -87,7 +88,7 @@ class JoinSpec:
     def defers(self) -> bool:
         """Whether joining with rows outside memory may wait; only inner joins can tell nothing by then."""
         spill = self.strategies.spill
-        return spill.defer and spill.limit_bytes is not None and self.how == INNER
+        return self.may_defer and spill.defer and spill.limit_bytes is not None and self.how == INNER
 
     @property
     def key_types(self) -> tuple[pa.DataType, ...]:

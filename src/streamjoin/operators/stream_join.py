@@ -32,7 +32,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.batch import Batch, Ints, Mask, concat
+from streamjoin.batch import Batch, Ints, Mask
 from streamjoin.kernels.assemble import Component, assemble
 from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrival_order import Implied
@@ -296,8 +296,7 @@ class StreamJoin(LettingGo):
             if len(rows) and not self.promises[0].empty:
                 keys = run.batch.only_keys().take(rows).distinct_keys()
                 touched.append(keys.where(self.promises[0].closed(keys)))
-        if any(map(len, touched)):
-            yield from self._settle(concat(touched[0].layout, touched).sorted().distinct_keys())
+        yield from self._settle_touched(touched)
 
     def _worth_keeping(self, i: int, rows: Batch, probe: Probe) -> Mask:
         """Which rows may still join something that comes later."""

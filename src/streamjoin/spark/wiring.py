@@ -100,7 +100,7 @@ class SparkJoin:
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
         merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
-        spec = replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging)
+        spec = replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging, may_defer=False)
         return cls(plan, within_memory(spec), spark)
 
     def emitted(self, emitter: Emitter) -> DataFrame:

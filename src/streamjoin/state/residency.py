@@ -56,7 +56,6 @@ class Residency:
     limit_bytes: int | None = None
     flush: str = "largest"
     keeper: Keeper | None = None
-    flushed_bytes: int = 0
     turn: int = 0  # noted on runs that leave, where joining with them may wait
     _inside: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
     _visitors: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
@@ -113,7 +112,6 @@ class Residency:
             if self.keeper is None:
                 raise InvariantBroken("a run must leave memory and nothing keeps it; please report this")
             run.stored_as = self.keeper.save(run)
-            self.flushed_bytes += run.nbytes
         self._inside.discard(run)
         if run.arrived is not None and run.left is None:
             run.left = self.turn
