@@ -12,7 +12,17 @@ from streamjoin.errors import (
 )
 from streamjoin.local import LocalRun
 from streamjoin.metadata import closing, clustered, control, marked, ordered
-from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
+from streamjoin.operators.drivers import (
+    Adaptive,
+    ConsumptionRate,
+    FollowClusters,
+    InitialOutput,
+    OutputRate,
+    Priority,
+    RandomInput,
+    RoundRobin,
+    Timestamp,
+)
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spilling import SpillAbove
@@ -24,14 +34,18 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "ANY",
+    "Adaptive",
     "BadInput",
+    "ConsumptionRate",
     "FollowClusters",
+    "InitialOutput",
     "InvalidJoin",
     "InvariantBroken",
     "Joined",
     "LimitExceeded",
     "LocalRun",
     "NoPurge",
+    "OutputRate",
     "Priority",
     "Punctuation",
     "PunctuationViolated",
@@ -44,6 +58,7 @@ __all__ = [
     "SpillAbove",
     "StateFormatError",
     "StreamJoinError",
+    "Timestamp",
     "UnboundedState",
     "ValueOriented",
     "between",

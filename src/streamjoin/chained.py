@@ -160,7 +160,7 @@ class ChainRun(LocalRun):
         found: dict[str, int] = {}
         for i, below in self._below.items():
             for name, count in below.counters().items():
-                own = name in ("results", "announcements")
+                own = name in ("results", "announcements", "fallbacks")
                 found[f"{self._inner[i].join}_{name}" if own else name] = count
         return {**found, **super().counters()}
 

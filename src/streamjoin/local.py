@@ -228,7 +228,9 @@ class LocalRun:
         for name, counters in zip(self._names, self.join.counters, strict=True):
             for field in counters.__dataclass_fields__:
                 found[f"{name}_{field}"] = getattr(counters, field)
-        return {**found, "results": self.join.results, "announcements": self.join.announcements}
+        join = self.join
+        totals = {"results": join.results, "announcements": join.announcements, "fallbacks": join.fallbacks}
+        return {**found, **totals}
 
     def forecast(self) -> Forecast:
         """What the cost model expects to be held now; `state()` says what is."""

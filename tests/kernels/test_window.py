@@ -5,12 +5,21 @@ import itertools
 import numpy as np
 import pytest
 
-from streamjoin.kernels.window import within_windows
+from streamjoin.kernels.window import TimeOrder, span_of
+
+
+def spans(columns, windows):
+    """Combinations of one tuple from each column."""
+    first, *others = [
+        span_of(np.array(times, np.int64), w) for times, w in zip(columns, windows, strict=True)
+    ]
+    for other in others:
+        first = first.grown(np.arange(len(other.latest)), other)
+    return first
 
 
 def inside(times, windows):
-    columns = [np.array([time], np.int64) for time in times]
-    return bool(within_windows(columns, windows)[0])
+    return bool(spans([[time] for time in times], windows).valid()[0])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,25 @@ def test_a_pair_that_fails_never_becomes_valid():
 
 
 def test_many_at_once_and_none():
-    first, second = np.array([0, 0, 0]), np.array([3, 4, 5])
-    assert within_windows([first, second], [4, None]).tolist() == [True, True, False]
-    none = np.empty(0, np.int64)
-    assert within_windows([none, none], [4, 4]).tolist() == []
+    assert spans([[0, 0, 0], [3, 4, 5]], [4, None]).valid().tolist() == [True, True, False]
+    assert spans([[], []], [4, 4]).valid().tolist() == []
+
+
+@pytest.mark.parametrize("windows", list(itertools.product([None, 0, 3], repeat=2)))
+def test_searching_the_order_of_time_finds_what_trying_every_pair_does(windows):
+    """Tuples of three keys, the second of which has none; combinations of all keys."""
+    rng = np.random.default_rng(7)
+    times = rng.integers(100, 120, 30)
+    start, count = np.array([0, 12, 12]), np.array([12, 0, 18])
+    key, probes = np.repeat([0, 1, 2], 15), rng.integers(95, 125, 45)
+    span = span_of(probes, windows[0])
+    order = TimeOrder.of(times, start, count)
+    low, found = order.between(key, span, windows[1])
+    for i in range(45):
+        rows = np.arange(start[key[i]], start[key[i]] + count[key[i]])
+        tried = [row for row in rows if inside([probes[i], times[row]], windows)]
+        assert sorted(order.rows[low[i] : low[i] + found[i]].tolist()) == tried
+
+
+def test_times_too_far_apart_are_not_searched():
+    assert TimeOrder.of(np.array([0, 1 << 61]), np.array([0, 1]), np.array([1, 1])) is None

@@ -1,12 +1,14 @@
 """Strategies change when work is done and in which order, never what is computed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 import streamjoin as sj
 from streamjoin.operators.elements import Results
-from streamjoin.operators.strategies import FewestRowsFirst
+from streamjoin.operators.selectivity import Selectivities
+from streamjoin.operators.sequences import FewestRowsFirst, MostSelectiveFirst
 from tests.tables import Story, stream, table, unbounded_is_meant
 
 pytestmark = unbounded_is_meant
@@ -56,7 +58,45 @@ def test_promises_that_wait_are_shown_and_carried_out_later(story):
 
 
 def test_the_input_with_the_fewest_rows_is_visited_first():
-    assert FewestRowsFirst().sequence([0, 2, 3], [50, 0, 7, 9]) == [2, 3, 0]
+    assert FewestRowsFirst().sequence(1, [0, 2, 3], [50, 0, 7, 9], Selectivities(4)) == [2, 3, 0]
+
+
+def measured(driver, rows, counts, sizes):
+    """What is learned from one probe; `rows` and `counts` are given by key."""
+    found = Selectivities(len(sizes))
+    by_key = {other: np.array(each) for other, each in counts.items()}
+    found.learn(driver, np.array(rows), by_key, sizes)
+    return found
+
+
+def test_selectivities_are_matches_over_what_was_tried():
+    """Two keys: of 3 and 1 rows of input 0; input 1 has 2 and 0 tuples of them, input 2 has 1 and 5."""
+    found = measured(0, [3, 1], {1: [2, 0], 2: [1, 5]}, [0, 10, 20])
+    assert found.of([0, 1]) == 6 / (4 * 10)
+    assert found.of([2, 0]) == (3 + 5) / (4 * 20)
+    assert found.of([0, 1, 2]) == 6 / (4 * 10 * 20)
+    assert found.of([1, 2]) is None
+    assert found.output(0, 8, [0, 10, 20]) == 12
+    assert found.lookups(0, 8, [0, 10, 20]) == 8 + 8 * 1.5  # input 1 is visited first
+
+
+def test_the_most_selective_input_is_visited_first_and_that_follows_the_data():
+    sizes = [0, 1000, 10]
+    assert MostSelectiveFirst().sequence(0, [1, 2], sizes, Selectivities(3)) == [2, 1]  # nothing known yet
+    found = measured(0, [1] * 4, {1: [1, 0, 0, 0], 2: [1, 1, 1, 1]}, sizes)
+    assert MostSelectiveFirst().sequence(0, [1, 2], sizes, found) == [1, 2]
+    for _ in range(40):
+        found.end_batch()
+        found.learn(0, np.ones(4), {1: np.array([2, 2, 2, 2]), 2: np.array([1, 0, 0, 0])}, sizes)
+    assert MostSelectiveFirst().sequence(0, [1, 2], sizes, found) == [2, 1]
+
+
+def test_of_many_inputs_only_pairs_are_kept():
+    found = Selectivities(8)
+    found.learn(0, np.array([1]), {other: np.array([1]) for other in range(1, 8)}, [10] * 8)
+    assert found.of([0, 3]) == 0.1
+    assert found.of([0, 3, 4]) == pytest.approx(0.01)
+    assert len(found.to_json()) == 7
 
 
 @dataclass(frozen=True)
@@ -68,6 +108,16 @@ class Waiting:
     unique: bool = False
     live_rows: int = 0
     cluster_left: int = 0
+    next_time_us: int | None = None
+    results_per_row: float | None = None
+    expected_output: float | None = None
+    cost: float = 0.0  # lookups per row and per row that others were given before
+
+    def rows_until(self, time_us):
+        return time_us - self.next_time_us  # a row for each microsecond
+
+    def expected_lookups(self, rows, added):
+        return rows * (1 + self.cost * sum(added.values()))
 
 
 def test_round_robin_takes_turns_and_whole_buffers_or_its_quota():
@@ -112,6 +162,69 @@ def test_a_cluster_that_was_begun_is_read_to_its_end():
     assert sj.FollowClusters(quota=1).choose(queues, 1) == (1, 3)
     assert sj.FollowClusters(quota=1).choose(queues, 0) == (1, 1)
     assert sj.FollowClusters(quota=1).choose([Waiting(0, 5, unique=True), Waiting(1, 4)], 1) == (0, 1)
+
+
+def test_the_timestamp_driver_takes_rows_up_to_the_next_of_another_input():
+    queues = [
+        Waiting(0, 50, next_time_us=30),
+        Waiting(1, 70, next_time_us=10),
+        Waiting(2, 9, next_time_us=17),
+    ]
+    assert sj.Timestamp(quota=1).choose(queues, None) == (1, 7)
+    assert sj.Timestamp().choose(queues, 0) == (1, 1000)
+    assert sj.Timestamp(quota=1).choose(queues[:1], 0) == (0, 1)
+    with pytest.raises(sj.InvalidJoin, match="give the number of rows"):
+        sj.Timestamp(quota=None)
+
+
+BUFFERS = [
+    Waiting(0, 100, results_per_row=2.0, expected_output=50.0),
+    Waiting(1, 10, results_per_row=0.5, expected_output=20.0),
+    Waiting(2, 400, results_per_row=1.0, expected_output=100.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("driver", "order"),
+    [(sj.ConsumptionRate, [1, 2, 0]), (sj.InitialOutput, [2, 0, 1]), (sj.OutputRate, [1, 0, 2])],
+)
+def test_buffers_are_worked_through_one_after_another(driver, order):
+    """By the fewest results of a row, by the most results of a buffer, by the most of each row of it."""
+    left, found = list(BUFFERS), []
+    while left:
+        chosen, rows = driver().choose(left, None)
+        assert rows == BUFFERS[chosen].rows_left
+        found.append(chosen)
+        left = [queue for queue in left if queue.input != chosen]
+    assert found == order
+    assert driver(quota=1).choose(BUFFERS, 0) == (0, 1)  # the one that was begun goes on
+    unknown = [Waiting(0, 5), Waiting(1, 7)]
+    assert driver().choose(unknown, None) == (0, 5)  # nothing is known: as declared
+
+
+def test_the_adaptive_driver_takes_the_order_with_the_fewest_lookups():
+    """Rows of input 1 cost the more the later it comes; rows of input 0 cost always the same."""
+    queues = [
+        Waiting(0, 100, expected_output=1.0),
+        Waiting(1, 100, expected_output=1.0, cost=3.0),
+        Waiting(2, 10, expected_output=1.0, cost=1.0),
+    ]
+    chosen = sj.Adaptive().for_batch(queues)
+    assert chosen.order == (1, 2, 0)
+    assert sj.Adaptive().choose(queues, None) == (1, 100)
+    unknown = [Waiting(0, 5), Waiting(1, 7)]
+    assert sj.Adaptive(quota=3).for_batch(unknown) == sj.RoundRobin(quota=3)
+
+
+def test_the_adaptive_driver_takes_turns_where_that_is_cheaper():
+    """Both cost more after the other: whole buffers pay for one of them in full, turns half for each."""
+    queues = [
+        Waiting(0, 100, expected_output=1.0, cost=1.0, next_time_us=5),
+        Waiting(1, 100, expected_output=1.0, cost=1.0, next_time_us=5),
+    ]
+    assert sj.Adaptive(quota=1).for_batch(queues).name == "in_order"
+    dearer = [replace(queue, cost=queue.cost * (1 + 2 * queue.input)) for queue in queues]
+    assert sj.Adaptive(quota=1).for_batch(dearer).order == (1, 0)
 
 
 @pytest.mark.parametrize("driver", [sj.RoundRobin, sj.RandomInput, sj.Priority, sj.FollowClusters])

@@ -6,7 +6,7 @@ import pytest
 import streamjoin as sj
 from streamjoin import PurgeImmediately, Sequential
 from streamjoin.batch import Layout
-from streamjoin.operators.strategies import FewestRowsFirst
+from streamjoin.operators.sequences import MostSelectiveFirst
 from tests.tables import stream
 
 TIMED = {"time": "t", "lateness": "0 seconds"}
@@ -177,34 +177,27 @@ def test_without_a_window_nobody_needs_a_time():
     assert not sj.join(with_time("a", time="t"), stream("b", "k y")).plan.spec.windowed
 
 
-# ---------------------------------------------------------------- options that are not built yet
+# ---------------------------------------------------------------- options
 
-NOT_BUILT = [
-    *[
-        ("driver", driver)
-        for driver in (
-            "timestamp",
-            "consumption_rate",
-            "initial_output",
-            "output_rate",
-            "adaptive",
-        )
-    ],
-    ("order", "value"),
-    ("purge", "sometimes"),
-    ("probe", "selective"),
-]
+UNKNOWN = [("driver", "fastest"), ("order", "value"), ("purge", "sometimes"), ("probe", "selective")]
 
 
-@pytest.mark.parametrize(("option", "value"), NOT_BUILT, ids=str)
-def test_what_is_not_built_yet_is_refused_by_name(option, value):
-    with pytest.raises(sj.InvalidJoin, match=f"{option}=.* is not built yet; give one of"):
+@pytest.mark.parametrize(("option", "value"), UNKNOWN, ids=str)
+def test_a_strategy_that_nobody_knows_is_refused(option, value):
+    with pytest.raises(sj.InvalidJoin, match=f"{option}=.* is not known; give one of"):
         sj.join(NEWS, ACCESS, **{option: value})
 
 
 def test_a_refused_driver_says_which_there_are():
-    with pytest.raises(sj.InvalidJoin, match="driver='adaptive' is not built yet; give one of round_robin"):
-        sj.join(NEWS, ACCESS, driver="adaptive")
+    with pytest.raises(sj.InvalidJoin, match="driver='fastest' is not known; give one of round_robin"):
+        sj.join(NEWS, ACCESS, driver="fastest")
+
+
+def test_the_timestamp_driver_needs_event_times():
+    with pytest.raises(
+        sj.InvalidJoin, match="driver='timestamp' .* add time= to b, or choose another driver"
+    ):
+        sj.join(with_time("a", time="t"), stream("b", "k y"), driver="timestamp")
 
 
 @pytest.mark.parametrize(
@@ -244,13 +237,13 @@ def test_the_first_strategies_and_why():
         sj.Priority(),
         Sequential(),
         PurgeImmediately(),
-        FewestRowsFirst(),
+        MostSelectiveFirst(),
     )
     assert [choice for choice, _ in plan.reasons] == [
         "driver: priority",
         "order: sequential",
         "purge: immediate",
-        "probe: fewest_rows",
+        "probe: most_selective",
         "memory: all state",
     ]
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.kernels.window import within_windows
+from streamjoin.kernels.window import span_of
 from streamjoin.operators import admission, arrival_order, deferral, intake, probe, snapshot, stream_join
 from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.operators.arrivals import Arrivals
@@ -113,10 +113,10 @@ def what_expires_finishes_no_key() -> Any:
 
 @bug
 def window_bound_is_exclusive() -> Any:
-    def exclusive(times: Any, windows_us: Any) -> Any:
-        return within_windows(times, [None if window is None else window - 1 for window in windows_us])
+    def exclusive(time: Any, window_us: Any) -> Any:
+        return span_of(time, None if window_us is None else window_us - 1)
 
-    return patch.object(probe, "within_windows", exclusive)
+    return patch.object(probe, "span_of", exclusive)
 
 
 @bug

@@ -15,6 +15,7 @@ A part that owes keeps its rows, promised or out of their window, until it is wo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from streamjoin.batch import Batch, Ints, Mask
 from streamjoin.kernels.assemble import Component
 from streamjoin.operators.probe import Probe
-from streamjoin.state.run import Run, match
+from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import Side
 
 PARTS = 16  # of the hash space, worked off one at a time
@@ -84,10 +85,9 @@ class Debts:
         for i in inputs:
             others = [other for other in inputs if other != i]
             for rows, arrived in self._recent(sides[i], part):
-                runs = {other: _owing_runs(sides, other) for other in others}
-                hits = {other: [match(rows, run) for run in found] for other, found in runs.items()}
-                probe = Probe(i, rows, hits, windows_us, frame_rows, tuple(inputs))
-                for frame in probe.frames(others):
+                probe = Probe(i, rows, windows_us, frame_rows, tuple(inputs))
+                probe.visit(others, partial(_found_in_owing, sides), all_keys=True)
+                for frame in probe.frames():
                     owed = _owed(probe, frame, arrived)
                     if owed.any():
                         yield [(batch, numbers[owed]) for batch, numbers in frame]
@@ -109,6 +109,10 @@ class Debts:
 def _owing_runs(sides: Sequence[Side], other: int) -> list[Run]:
     """Of two inputs the other must have left memory; of more, one of the others."""
     return [run for run in sides[other].runs if len(sides) > 2 or run.left is not None]
+
+
+def _found_in_owing(sides: Sequence[Side], other: int, rows: Batch) -> list[Hit]:
+    return sides[other].match(rows, _owing_runs(sides, other))
 
 
 def _owed(probe: Probe, frame: list[Component], arrived: Ints) -> Mask:

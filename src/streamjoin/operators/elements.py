@@ -30,7 +30,8 @@ class Counters:
     late: int = 0
     duplicate_key: int = 0
     after_promise: int = 0
-    probes: int = 0
+    probes: int = 0  # lookups: of each row in the first other input, of each partial result in the next
+    intermediate: int = 0  # combinations of its rows with some, not all others
     padded: int = 0
     waited: int = 0
 

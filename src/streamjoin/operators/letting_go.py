@@ -28,6 +28,7 @@ from streamjoin.operators.pledges import Pledges
 from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
 from streamjoin.operators.purging import NoPurge
 from streamjoin.operators.scheduled import Scheduled
+from streamjoin.operators.selectivity import Selectivities
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.strategies import Waiting
 from streamjoin.operators.telling import Telling
@@ -71,7 +72,9 @@ class LettingGo:
         self.reached = self.progress.of_all()
         self.expired_to = [NO_PROGRESS] * len(spec.inputs)  # not part of the state: a ttl may change
         self.counters = [Counters() for _ in count]
+        self.measured = Selectivities(len(spec.inputs))
         self.results = 0
+        self.fallbacks = 0  # batches in which the driver did not know what it needs
         self.announcements = 0
         self.turns = 0  # how often an input was chosen; not part of the state
         self.step = 0

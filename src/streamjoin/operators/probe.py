@@ -1,23 +1,36 @@
 """Probing: rows of one input against the state of the others, as frames of matched row numbers.
 
-The rows of the driving input visit the others one after another. All inputs share the key, so a
-row whose key is absent from any of them is dropped before anything is multiplied out, and
-intermediate results are only row numbers. Frames hold at most about `frame_rows` results.
+The rows of the driving input visit the others one after another, in a given sequence; a key that one of
+them does not hold is not looked up in those that follow. What is found is counted by key before anything
+is multiplied out, so a row that ends nowhere makes no partial result, and partial results are only row
+numbers. Frames hold at most about `frame_rows` results and leave as they are made.
+
+With windows, a partial result may go on with the tuples of a key whose times lie in a range, which is
+searched where a key has many: worked number, a partial result with times 10 and 14 and windows of 5 each
+goes on with the times 9 to 15 of an input whose window is 5.
+
+Cost: a binary search per key and run; per result one gather for each input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from streamjoin.batch import Batch, Ints, Layout, Mask, concat
 from streamjoin.kernels.assemble import Component
 from streamjoin.kernels.match import bounded_slices, expand
-from streamjoin.kernels.window import within_windows
+from streamjoin.kernels.window import Span, TimeOrder, span_of
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import present
+
+_FEW = 0.5  # the share of keys left below which only those are looked up
+_MANY = 4  # pairs to try for each tuple, from which on times are searched
+Floats = npt.NDArray[np.float64]
+Find = Callable[[int, Batch], list[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,77 +43,140 @@ class Source:
     live: Mask | None  # None: all rows of `batch` are live
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Probe:
     """Rows of a driving input (sorted), what each other input holds of their keys, and windows."""
 
     driver: int
     rows: Batch
-    hits: dict[int, list[Hit]]
     windows_us: tuple[int | None, ...]
     frame_rows: int
     tracked: tuple[int, ...] = ()  # inputs whose components stay rows of their runs
+    hits: dict[int, list[Hit]] = field(default_factory=dict)
+    sequence: list[int] = field(default_factory=list)  # of those that were visited
+    lookups: int = 0
+    intermediate: int = 0  # combinations of some, not all inputs
+    _looked: dict[int, Mask | None] = field(default_factory=dict)  # keys that were; None: all
+    _counts: dict[int, Ints] = field(default_factory=dict)  # what an input holds of each key
+    _found: Floats = field(init=False)  # combinations by key of the inputs visited: may be huge
     _visited: dict[int, Run] = field(default_factory=dict)  # by the id of rows that are in a frame now
+
+    def __post_init__(self) -> None:
+        self._found = self.rows.groups.count.astype(np.float64)
+
+    def visit(self, sequence: Sequence[int], find: Find, *, all_keys: bool) -> None:
+        """Look the keys up in the others, one after another; all of them in each, where asked."""
+        for other in sequence:
+            self.lookups += int(self._found.sum())
+            left = np.flatnonzero(self._found)
+            if all_keys or len(left) > _FEW * len(self._found):
+                self._enter(other, find(other, self.rows), None)
+            else:
+                looked: Mask = np.zeros(len(self._found), np.bool_)
+                looked[left] = True
+                some = self.rows.distinct_keys().take(left)
+                hits = [
+                    Hit(hit.run, left[hit.probe], hit.start, hit.count)
+                    for hit in (find(other, some) if len(left) else [])
+                ]
+                self._enter(other, hits, looked)
+            if other != sequence[-1]:
+                self.intermediate += int(self._found.sum())
+
+    def _enter(self, other: int, hits: list[Hit], looked: Mask | None) -> None:
+        self.hits[other], self._looked[other] = hits, looked
+        self._counts[other] = held = _held(hits, len(self._found))
+        self._found = self._found * held
+        self.sequence.append(other)
+
+    def look_up(self, other: int, keys: Ints, find: Find) -> Ints:
+        """How much an input holds of some keys, whether they were looked up or not."""
+        looked = self._looked[other]
+        held = self._counts[other][keys]
+        missing = np.empty(0, np.int64) if looked is None else np.flatnonzero(~looked[keys])
+        if len(missing):
+            some = self.rows.distinct_keys().take(keys[missing])
+            held = held.copy()
+            held[missing] = _held(find(other, some), len(missing))
+        return held
 
     def run_of(self, batch: Batch) -> Run:
         """The run of a tracked input whose rows a frame at hand is made of."""
         return self._visited[id(batch)]
 
     def present(self, other: int) -> Mask:
-        """For each key of the rows, whether `other` holds a live row of it."""
+        """For each key that was looked up, whether `other` holds a live row of it."""
         return present(self.hits[other], len(self.rows.groups))
 
-    def frames(self, sequence: Sequence[int]) -> Iterator[list[Component]]:
-        """Results as one component per input, visiting the others in `sequence`."""
-        groups = self.rows.groups
-        in_all: Mask = np.ones(len(groups), np.bool_)
-        for other in sequence:
-            found: Mask = np.zeros(len(groups), np.bool_)
-            for hit in self.hits[other]:
-                found[hit.probe] = True
-            in_all &= found
+    def not_looked_up(self, other: int) -> Mask:
+        """The keys of which `present` says nothing."""
+        looked = self._looked[other]
+        return np.zeros(len(self.rows.groups), np.bool_) if looked is None else ~looked
+
+    def frames(self) -> Iterator[list[Component]]:
+        """Results as one component per input."""
+        in_all = self._found > 0
         if not in_all.any():
             return
-        group = groups.of_rows()
+        group = self.rows.groups.of_rows()
         start = np.arange(len(self.rows)) if in_all.all() else np.flatnonzero(in_all[group])
-        for frame in self._extend({self.driver: (self.rows, start)}, group[start], list(sequence)):
+        span = span_of(self.rows.time[start], self.windows_us[self.driver]) if self._windowed else None
+        first = {self.driver: (self.rows, start)}
+        for frame in self._extend(first, group[start], span, self.sequence):
             yield [frame[i] for i in sorted(frame)]
 
+    @property
+    def _windowed(self) -> bool:
+        return any(window is not None for window in self.windows_us)
+
     def _extend(
-        self, frame: dict[int, Component], group: Ints, remaining: list[int]
+        self, frame: dict[int, Component], group: Ints, span: Span | None, remaining: Sequence[int]
     ) -> Iterator[dict[int, Component]]:
         if not remaining:
             yield frame
             return
         other, rest = remaining[0], remaining[1:]
         for source in self._sources(other, gather=bool(rest) and other not in self.tracked):
-            count = source.count[group]
-            parents = np.flatnonzero(count)
-            for cut in bounded_slices(count[parents], limit=self.frame_rows):
-                chosen = parents[cut]
-                parent, child = expand(source.start[group[chosen]], count[chosen])
-                parent = chosen[parent]
-                if source.live is not None:
-                    alive = source.live[child]
-                    parent, child = parent[alive], child[alive]
+            for parent, child, grown_span in self._pairs(source, group, span, self.windows_us[other]):
                 grown = {i: (batch, rows[parent]) for i, (batch, rows) in frame.items()}
                 grown[other] = (source.batch, child)
-                inside = self._inside_windows(grown)
-                if inside is not None and not inside.all():
-                    grown = {i: (batch, rows[inside]) for i, (batch, rows) in grown.items()}
-                    parent = parent[inside]
-                if len(parent):
-                    yield from self._extend(grown, group[parent], rest)
+                yield from self._extend(grown, group[parent], grown_span, rest)
+
+    def _pairs(
+        self, source: Source, group: Ints, span: Span | None, window_us: int | None
+    ) -> Iterator[tuple[Ints, Ints, Span | None]]:
+        """Partial results and stored rows that go together, in frames."""
+        start, count = source.start[group], source.count[group]
+        order: TimeOrder | None = None
+        if span is not None and count.sum() > _MANY * (len(group) + source.count.sum()):
+            order = TimeOrder.of(source.batch.time, source.start, source.count)
+        if order is not None and span is not None:
+            start, count = order.between(group, span, window_us)
+        parents = np.flatnonzero(count)
+        for cut in bounded_slices(count[parents], limit=self.frame_rows):
+            chosen = parents[cut]
+            parent, child = expand(start[chosen], count[chosen])
+            parent = chosen[parent]
+            if order is not None:
+                child = order.rows[child]
+            if source.live is not None:
+                alive = source.live[child]
+                parent, child = parent[alive], child[alive]
+            grown = None if span is None else span.grown(parent, span_of(source.batch.time[child], window_us))
+            if grown is not None and order is None and not (inside := grown.valid()).all():
+                parent, child, grown = parent[inside], child[inside], grown.where(inside)
+            if len(parent):
+                yield parent, child, grown
 
     def _sources(self, other: int, *, gather: bool) -> Iterator[Source]:
         """Run by run for the last input visited, in memory one after another; gathered into one for
         those before it, so that the number of frames does not multiply with the runs of every input.
         """
-        groups = len(self.rows.groups)
-        if gather:
-            yield _gathered(self.hits[other], groups, self.rows.layout)
+        groups, hits = len(self.rows.groups), self.hits[other]
+        if gather and len(hits) > 1:
+            yield _gathered(hits, groups, self.rows.layout)
             return
-        for hit in self.hits[other]:
+        for hit in hits:
             start, count = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
             start[hit.probe], count[hit.probe] = hit.start, hit.count
             live = None if hit.run.dead is None else ~hit.run.dead
@@ -108,11 +184,13 @@ class Probe:
             self._visited[id(batch)] = hit.run
             yield Source(batch, start, count, live)
 
-    def _inside_windows(self, frame: dict[int, Component]) -> Mask | None:
-        windows = [self.windows_us[i] for i in frame]
-        if all(window is None for window in windows):
-            return None
-        return within_windows([batch.time[rows] for batch, rows in frame.values()], windows)
+
+def _held(hits: list[Hit], groups: int) -> Ints:
+    """Stored rows by key, those included that are dead but still there."""
+    held = np.zeros(groups, np.int64)
+    for hit in hits:
+        held[hit.probe] += hit.count
+    return held
 
 
 def _gathered(hits: list[Hit], groups: int, layout: Layout) -> Source:

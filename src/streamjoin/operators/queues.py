@@ -6,13 +6,30 @@ source partitions are mixed, that means: after the last row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints
+from streamjoin.batch import NO_TIME, Batch, Ints
 from streamjoin.operators.arrivals import Positions
+from streamjoin.operators.selectivity import Selectivities
 from streamjoin.state.promises import KeyPatterns
+from streamjoin.state.side import Side
+
+
+@dataclass
+class Standing:
+    """How the join stands while a batch is worked through."""
+
+    sides: Sequence[Side]
+    measured: Selectivities = field(default_factory=lambda: Selectivities(0))
+    results: int = 0  # before this batch
+    rows: Sequence[int] = ()  # of each input, before this batch
+
+    @property
+    def sizes(self) -> list[int]:
+        return [side.live_rows for side in self.sides]
 
 
 @dataclass
@@ -28,7 +45,7 @@ class InputQueue:
     patterns_at: Positions | None
     unique: bool = False
     clustered: bool = False
-    live_rows: int = 0
+    standing: Standing = field(default_factory=lambda: Standing([]))
     _next_row: int = 0
     _next_key: int = 0
     _next_pattern: int = 0
@@ -75,6 +92,43 @@ class InputQueue:
             return 0
         rest = self.rows.hash[self._next_row :] != self.rows.hash[self._next_row - 1]
         return int(np.argmax(rest)) if rest.any() else self.rows_left
+
+    @property
+    def live_rows(self) -> int:
+        return self.standing.sizes[self.input]
+
+    @property
+    def next_time_us(self) -> int | None:
+        """The event time of the next row; of an input without rows, before all others: its promises act."""
+        if not self.rows.layout.timed:
+            return None
+        return int(self.rows.time[self._next_row]) if self.rows_left else NO_TIME
+
+    def rows_until(self, time_us: int | None) -> int:
+        """How many of the next rows are not after a time."""
+        if time_us is None:
+            return 0
+        after = self.rows.time[self._next_row :] > time_us
+        return int(np.argmax(after)) if after.any() else self.rows_left
+
+    @property
+    def results_per_row(self) -> float | None:
+        """The selectivity of the stream: results over its rows, before this batch."""
+        rows = self.standing.rows[self.input]
+        return self.standing.results / rows if rows and self.standing.results else None
+
+    @property
+    def expected_output(self) -> float | None:
+        """Results that the rest of the buffer is expected to give now."""
+        standing = self.standing
+        if not standing.measured.known:
+            return None
+        return standing.measured.output(self.input, self.rows_left, standing.sizes)
+
+    def expected_lookups(self, rows: float, added: Mapping[int, float]) -> float:
+        """Lookups that so many rows are expected to need when some inputs hold more than now."""
+        sizes = [size + added.get(i, 0.0) for i, size in enumerate(self.standing.sizes)]
+        return self.standing.measured.lookups(self.input, rows, sizes)
 
     @property
     def done(self) -> bool:

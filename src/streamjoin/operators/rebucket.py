@@ -49,9 +49,9 @@ from streamjoin.state.side import Part, Side
 Facts = dict[str, Any]
 _LOWEST, _HIGHEST = (int(end) for end in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
 _ALIKE = ("own progress", "ended", "reached", "promises", "pledged patterns", "scheduled patterns")
-_SUMMED = ("counters", "results", "announcements")
+_SUMMED = ("counters", "results", "announcements", "fallbacks")
 _DIVIDED = ("step", "seen", "unsettled", "followed")
-_BEGUN_AGAIN = ("calibration",)
+_BEGUN_AGAIN = ("calibration", "measured")
 KNOWN = frozenset((*_ALIKE, *_SUMMED, *_DIVIDED, *_BEGUN_AGAIN))
 
 

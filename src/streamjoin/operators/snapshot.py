@@ -16,6 +16,7 @@ from streamjoin.operators.calibration import Calibration
 from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Monitor
+from streamjoin.operators.selectivity import Selectivities
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.punctuation import Punctuation
@@ -78,6 +79,8 @@ def _facts(join: StreamJoin) -> dict[str, Any]:
         "counters": [asdict(counters) for counters in join.counters],
         "results": join.results,
         "announcements": join.announcements,
+        "fallbacks": join.fallbacks,
+        "measured": join.measured.to_json(),
         "promises": [
             {
                 "ended": promises.ended,
@@ -115,6 +118,8 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
     join.reached = list(facts["reached"])
     join.counters = [Counters(**counters) for counters in facts["counters"]]
     join.results, join.announcements = facts["results"], facts["announcements"]
+    join.fallbacks = facts.get("fallbacks", 0)
+    join.measured = Selectivities.from_json(len(spec.inputs), facts.get("measured", ()))
     for promises, saved in zip(join.promises, facts["promises"], strict=True):
         promises.ended = saved["ended"]
         if saved["ranges"] is not None:

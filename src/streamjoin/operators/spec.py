@@ -17,12 +17,13 @@ from streamjoin.operators.join_type import INNER, JoinType
 from streamjoin.operators.orders import Sequential
 from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.purging import PurgeImmediately
+from streamjoin.operators.sequences import MostSelectiveFirst
 from streamjoin.operators.spilling import KeepInMemory
-from streamjoin.operators.strategies import FewestRowsFirst, Strategies
+from streamjoin.operators.strategies import Strategies
 from streamjoin.state.side import MergePolicy
 
 DEFAULT_STRATEGIES = Strategies(
-    RoundRobin(), Sequential(), PurgeImmediately(), FewestRowsFirst(), KeepInMemory()
+    RoundRobin(), Sequential(), PurgeImmediately(), MostSelectiveFirst(), KeepInMemory()
 )
 
 

@@ -6,17 +6,18 @@ which order, never what is computed.
 | driver | which input gives the next rows, how many    | `drivers`           |
 | order  | which rows of an input's turn come first     | `orders`            |
 | purge  | when promises are carried out on the state   | `purging`           |
-| probe  | in which order a row visits the other inputs | FewestRowsFirst     |
+| probe  | in which order a row visits the other inputs | `sequences`         |
 | spill  | how much is in memory, and what leaves first | `spilling`          |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from streamjoin.batch import Mask
+from streamjoin.operators.selectivity import Selectivities
 
 
 class Queue(Protocol):
@@ -32,10 +33,22 @@ class Queue(Protocol):
     def live_rows(self) -> int: ...
     @property
     def cluster_left(self) -> int: ...
+    @property
+    def next_time_us(self) -> int | None: ...
+    def rows_until(self, time_us: int | None) -> int: ...
+    @property
+    def results_per_row(self) -> float | None: ...
+    @property
+    def expected_output(self) -> float | None: ...
+    def expected_lookups(self, rows: float, added: Mapping[int, float]) -> float: ...
 
 
 class Driver(Protocol):
-    """Chooses the next input among those with something left, and how many rows it may give."""
+    """Chooses the next input among those with something left, and how many rows it may give.
+
+    One with a method `for_batch(queues)` is asked at the beginning of each batch for the driver of that
+    batch. One with `needs_selectivities` is reported while none are known.
+    """
 
     @property
     def name(self) -> str: ...
@@ -68,11 +81,15 @@ class Purge(Protocol):
 
 
 class ProbeSequence(Protocol):
-    """The order in which a driver's rows visit the other inputs, given their live rows."""
+    """The order in which a driver's rows visit the other inputs, given the live rows of all inputs and
+    what was measured.
+    """
 
     @property
     def name(self) -> str: ...
-    def sequence(self, others: Sequence[int], live_rows: Sequence[int]) -> list[int]: ...
+    def sequence(
+        self, driver: int, others: Sequence[int], live_rows: Sequence[int], measured: Selectivities
+    ) -> list[int]: ...
 
 
 class Spill(Protocol):
@@ -86,16 +103,6 @@ class Spill(Protocol):
     def flush(self) -> str: ...
     @property
     def defer(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FewestRowsFirst:
-    """The input with the least state first: it most likely ends the search."""
-
-    name: str = "fewest_rows"
-
-    def sequence(self, others: Sequence[int], live_rows: Sequence[int]) -> list[int]:
-        return sorted(others, key=lambda other: live_rows[other])
 
 
 @dataclass(frozen=True, slots=True)

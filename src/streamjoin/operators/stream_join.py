@@ -40,9 +40,12 @@ from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.elements import Output, Results
 from streamjoin.operators.letting_go import LettingGo, NewPromise
 from streamjoin.operators.matches import Matches
-from streamjoin.operators.probe import Probe
-from streamjoin.operators.queues import InputQueue
+from streamjoin.operators.probe import Find, Probe
+from streamjoin.operators.queues import InputQueue, Standing
+from streamjoin.operators.selectivity import SAMPLE
+from streamjoin.operators.strategies import Driver
 from streamjoin.state.promises import KeyPatterns
+from streamjoin.state.run import Hit
 
 _NO_COLUMNS = pa.RecordBatch.from_arrays([], [])
 
@@ -67,12 +70,16 @@ class StreamJoin(LettingGo):
         if not self.spec.defers:
             yield from self._defer_no_more()
         queues: list[InputQueue] = []
+        standing = Standing(
+            self.sides, self.measured, self.results, [counters.rows for counters in self.counters]
+        )
         implied: dict[int, Implied] = {}
         for i, arrived in sorted(arrivals.items()):
-            yield from self._admit(i, self._follow(i, arrived, implied), queues)
+            yield from self._admit(i, self._follow(i, arrived, implied), queues, standing)
+        driver = self._driver(queues)
         previous = None
         while waiting := [queue for queue in queues if not queue.done]:
-            previous, quota = self.spec.strategies.driver.choose(waiting, previous)
+            previous, quota = driver.choose(waiting, previous)
             queue = next(queue for queue in waiting if queue.input == previous)
             self.turns += 1
             yield from self._turn(previous, *queue.take(quota))
@@ -87,7 +94,16 @@ class StreamJoin(LettingGo):
             side.drop_dead()
         if self.spec.monitored:
             self._calibrate(arrivals)
+        self.measured.end_batch()
         self.names.residency.shrink()
+
+    def _driver(self, queues: Sequence[InputQueue]) -> Driver:
+        """Who chooses in this batch; counted is where what it needs to know is not known yet."""
+        driver = self.spec.strategies.driver
+        if getattr(driver, "needs_selectivities", False) and len(queues) > 1 and not self.measured.known:
+            self.fallbacks += 1
+        for_batch = getattr(driver, "for_batch", None)
+        return driver if for_batch is None or not queues else for_batch(queues)
 
     def _follow(self, i: int, arrived: Arrivals, implied: dict[int, Implied]) -> Arrivals:
         """Who breaks the declared order of arrival; what it implies acts after the whole batch."""
@@ -98,7 +114,9 @@ class StreamJoin(LettingGo):
         implied[i] = found
         return replace(arrived, behind=found.behind)
 
-    def _admit(self, i: int, arrived: Arrivals, queues: list[InputQueue]) -> Iterator[Output]:
+    def _admit(
+        self, i: int, arrived: Arrivals, queues: list[InputQueue], standing: Standing
+    ) -> Iterator[Output]:
         counters = self.counters[i]
         counters.punctuations += len(arrived.keys) + len(arrived.patterns) + len(arrived.scheduled_patterns)
         counters.punctuations += 0 if arrived.scheduled is None else len(arrived.scheduled)
@@ -135,7 +153,7 @@ class StreamJoin(LettingGo):
             patterns_at,
             spec.unique,
             spec.arrival is not None,
-            self.sides[i].live_rows,
+            standing,
         )
         if not queue.done:
             queues.append(queue)
@@ -180,22 +198,12 @@ class StreamJoin(LettingGo):
         if len(arrived) == 0:
             return
         rows = arrived.sorted()
-        others = self._others(i)
         if self.debts is not None:
             self.debts.turn += 1
             self.names.residency.turn = self.debts.turn  # a run that leaves from now on was seen
-        seen = {other: self.sides[other].in_memory_first(stayed=self.spec.defers) for other in others}
-        probe = Probe(
-            i,
-            rows,
-            {other: self.sides[other].match(rows, runs) for other, runs in seen.items()},
-            tuple(spec.window_us for spec in self.spec.inputs),
-            self.spec.frame_rows,
-            self.spec.how.tracked,
-        )
+        probe = self._probe(i, rows)
         matches = Matches(probe)
         yield from self._results(probe, matches)
-        self.counters[i].probes += len(rows) * len(others)
         stored = self._worth_keeping(i, rows, probe)
         if self.spec.how.forgets_matched and i == 0:
             stored &= ~matches.driving
@@ -214,6 +222,37 @@ class StreamJoin(LettingGo):
         self.sides[i].append(kept, flags, turn=None if self.debts is None else self.debts.turn)
         if self.spec.inputs[i].unique:
             yield from self._close_seen(i, rows, stored, probe)
+
+    def _probe(self, i: int, rows: Batch) -> Probe:
+        """What the others hold of the keys of sorted rows; visited in the order that the strategy says."""
+        others = self._others(i)
+        sizes = [side.live_rows for side in self.sides]
+        runs = {other: self.sides[other].in_memory_first(stayed=self.spec.defers) for other in others}
+
+        def find(other: int, keys: Batch) -> list[Hit]:
+            return self.sides[other].match(keys, runs[other])
+
+        windows = tuple(spec.window_us for spec in self.spec.inputs)
+        probe = Probe(i, rows, windows, self.spec.frame_rows, self.spec.how.tracked)
+        sequence = self.spec.strategies.probe.sequence(i, others, sizes, self.measured)
+        probe.visit(sequence, find, all_keys=len(others) == 1 or bool(self.spec.how.tracked))
+        self.counters[i].probes += probe.lookups
+        self.counters[i].intermediate += probe.intermediate
+        self._measure(probe, sizes, find)
+        return probe
+
+    def _measure(self, probe: Probe, sizes: Sequence[int], find: Find) -> None:
+        """Learn from some keys how often tuples of the inputs meet."""
+        groups = probe.rows.groups
+        step = max(1, len(groups) // SAMPLE)
+        keys = np.arange((self.turns * 7) % step, len(groups), step)
+        unread = self.spec.memory_share is not None  # then looking for a sample may read runs again
+        counts = {
+            other: probe.look_up(other, keys, find)
+            for other in probe.sequence
+            if not (unread and probe.not_looked_up(other).any())
+        }
+        self.measured.learn(probe.driver, groups.count[keys], counts, sizes)
 
     def _with_debts(self, i: int, rows: Batch, stored: Mask) -> Mask:
         """Rows that may have partners outside memory stay until those pairs are given."""
@@ -260,8 +299,7 @@ class StreamJoin(LettingGo):
         if how.forgets_matched and self.spec.where is None and not self.spec.windowed:
             matches.note_keys(others[0])
         else:
-            live = [side.live_rows for side in self.sides]
-            for frame in probe.frames(self.spec.strategies.probe.sequence(others, live)):
+            for frame in probe.frames():
                 passing, rows = self._passing(frame)
                 matches.note(passing)
                 if how.combinations and rows.num_rows:
@@ -308,7 +346,7 @@ class StreamJoin(LettingGo):
             if not self.promises[other].empty:
                 closed = self.promises[other].closed(rows)
                 if closed.any():
-                    over |= closed & ~probe.present(other)
+                    over |= closed & ~self._present(probe, other, closed)
                     group = rows.groups.of_rows() if group is None else group
                     gone = gone | closed[group]
             useless &= gone
@@ -317,6 +355,14 @@ class StreamJoin(LettingGo):
         if over.any():
             useless |= over[rows.groups.of_rows()]
         return ~useless
+
+    def _present(self, probe: Probe, other: int, asked: Mask) -> Mask:
+        """For the keys of a probe that are asked for, whether `other` holds a live row of them."""
+        found = probe.present(other)
+        missing = asked & probe.not_looked_up(other)
+        if missing.any():
+            found[missing] = self.sides[other].present(probe.rows.distinct_keys().where(missing))
+        return found
 
     def _past_window(self, i: int, other: int, rows: Batch) -> Mask:
         """Rows of input i for which every coming row of `other` lies outside the window."""
@@ -339,7 +385,7 @@ class StreamJoin(LettingGo):
         touched: Mask = np.zeros(len(rows.groups), np.bool_)
         touched[rows.groups.of_rows()[~stored]] = True
         for other in self._others(i):
-            touched |= probe.present(other)
+            touched |= self._present(probe, other, ~touched)
         keys = rows.distinct_keys()
         if self.debts is not None:
             touched |= self.debts.in_debt(keys.hash)

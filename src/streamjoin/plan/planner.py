@@ -14,14 +14,25 @@ import pyarrow as pa
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Marked, Ordered, Stream
-from streamjoin.operators.drivers import FollowClusters, Priority, RandomInput, RoundRobin
+from streamjoin.operators.drivers import (
+    Adaptive,
+    ConsumptionRate,
+    FollowClusters,
+    InitialOutput,
+    OutputRate,
+    Priority,
+    RandomInput,
+    RoundRobin,
+    Timestamp,
+)
 from streamjoin.operators.join_type import join_type
 from streamjoin.operators.orders import Sequential, ValueOriented
 from streamjoin.operators.predicate import Predicate
 from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
+from streamjoin.operators.sequences import FewestRowsFirst, MostSelectiveFirst
 from streamjoin.operators.spec import InputSpec, JoinSpec, within_memory
 from streamjoin.operators.spilling import KeepInMemory, SpillAbove, check_share
-from streamjoin.operators.strategies import FewestRowsFirst, Strategies
+from streamjoin.operators.strategies import Strategies
 from streamjoin.plan.chain import check_chain
 from streamjoin.plan.control import check_control
 from streamjoin.plan.output import joined_schema
@@ -37,6 +48,11 @@ _STRATEGIES: dict[str, dict[str, Any]] = {
         "random": RandomInput,
         "priority": Priority,
         "follow_clusters": FollowClusters,
+        "timestamp": Timestamp,
+        "consumption_rate": ConsumptionRate,
+        "initial_output": InitialOutput,
+        "output_rate": OutputRate,
+        "adaptive": Adaptive,
     },
     "order": {"sequential": Sequential, "value_oriented": ValueOriented},
     "purge": {
@@ -45,7 +61,7 @@ _STRATEGIES: dict[str, dict[str, Any]] = {
         "idle": lambda: PurgeEvery(when_idle=True),
         "none": NoPurge,
     },
-    "probe": {"fewest_rows": FewestRowsFirst},
+    "probe": {"most_selective": MostSelectiveFirst, "fewest_rows": FewestRowsFirst},
 }
 _VERBS = {"driver": "choose", "order": "urgent", "purge": "due", "probe": "sequence"}
 _IN_WORDS: dict[type, str] = {
@@ -113,6 +129,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     seen = streams if how.combinations or options.where is not None else streams[:1]
     joined = joined_schema(seen, key_types)
     strategies, reasons = _choose_strategies(streams, options)
+    _check_driver(streams, strategies.driver)
     merging = MergePolicy(dead_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
     spec = JoinSpec(
         options.name,
@@ -205,6 +222,15 @@ def _check_times(streams: Sequence[Stream]) -> None:
             )
 
 
+def _check_driver(streams: Sequence[Stream], driver: Any) -> None:
+    without = [stream.name for stream in streams if stream.time is None]
+    if isinstance(driver, Timestamp) and without:
+        raise InvalidJoin(
+            f"driver={driver.name!r} takes rows in the order of their event times: add time= to "
+            f"{', '.join(without)}, or choose another driver"
+        )
+
+
 def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> InputSpec:
     payload_types = tuple(plain(stream.type_of(name)) for name in stream.payload)
     source = stream.punctuation
@@ -242,6 +268,8 @@ def _choose_strategies(
     for seam in _STRATEGIES:
         asked = getattr(options, seam)
         chosen[seam], reason = wanted[seam] if asked is None else (_asked_for(seam, asked), "as you asked")
+        if getattr(chosen[seam], "needs_selectivities", False):
+            reason += "; until selectivities are measured, each input in turn"
         why.append((f"{seam}: {chosen[seam].name}", reason))
     spill, way, reason = _spill(options)
     why.append((f"memory: {way}", reason))
@@ -276,12 +304,12 @@ def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]
     if goal == "punctuation":
         order = ValueOriented(), "keys that another input has promised first: they finish earlier"
     at_once = "promises are carried out at once: least state, earliest announcements"
-    fewest = "the input with the fewest live tuples first: it most likely ends the search"
+    selective = "the input first that leaves the fewest partial results, as measured while it runs"
     return {
         "driver": driver,
         "order": order,
         "purge": (PurgeImmediately(), at_once),
-        "probe": (FewestRowsFirst(), fewest),
+        "probe": (MostSelectiveFirst(), selective),
     }
 
 
@@ -289,7 +317,7 @@ def _asked_for(seam: str, asked: Any) -> Any:
     known = _STRATEGIES[seam]
     if isinstance(asked, str):
         if asked not in known:
-            raise InvalidJoin(f"{seam}={asked!r} is not built yet; give one of {', '.join(known)}")
+            raise InvalidJoin(f"{seam}={asked!r} is not known; give one of {', '.join(known)}")
         return known[asked]()
     if isinstance(asked, type) or not callable(getattr(asked, _VERBS[seam], None)):
         raise InvalidJoin(

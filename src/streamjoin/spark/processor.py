@@ -39,7 +39,7 @@ COUNTERS = tuple(field.name for field in fields(Counters))
 HELD = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")
 GAUGES = (*HELD, "predicted_rows", "predicted_bytes")
 SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
-TOTALS = ("results", "announcements")
+TOTALS = ("results", "announcements", "fallbacks")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
 
@@ -176,7 +176,7 @@ def _local_folder() -> Path:
 
 def _totals(join: StreamJoin) -> list[int]:
     counted = [getattr(counters, name) for counters in join.counters for name in COUNTERS]
-    return [*counted, join.results, join.announcements]
+    return [*counted, join.results, join.announcements, join.fallbacks]
 
 
 def _difference(after: list[int], before: list[int]) -> list[int]:
