@@ -195,7 +195,7 @@ def test_a_refused_driver_says_which_there_are():
 
 def test_the_timestamp_driver_needs_event_times():
     with pytest.raises(
-        sj.InvalidJoin, match="driver='timestamp' .* add time= to b, or choose another driver"
+        sj.InvalidJoin, match=r"driver='timestamp' .* add time= to b, or choose another driver"
     ):
         sj.join(with_time("a", time="t"), stream("b", "k y"), driver="timestamp")
 
