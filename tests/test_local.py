@@ -1,6 +1,7 @@
 """A local run: bad input and its sentences, empty streams, and warnings."""
 
 import warnings
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -411,3 +412,19 @@ def test_minus_zero_is_zero_and_nan_is_nan():
     run.punctuate("a", k=-0.0)
     run.push("a", pa.table({"k": [0.0], "x": [9]}))
     assert [found["reason"] for found in run.violations()] == ["after_promise"]
+
+
+@unbounded_is_meant
+def test_results_of_a_batch_leave_as_they_are_made():
+    """Rows of a go first and find nothing; each frame of b's results leaves before the next is made."""
+    a, b = stream("a", "k x"), stream("b", "k y")
+    joined = sj.join(a, b)
+    plan = replace(joined.plan, spec=replace(joined.plan.spec, frame_rows=1))
+    run = replace(joined, plan=plan).local()
+    batch = {"a": table(a.schema, "k x\n1 10\n2 20"), "b": table(b.schema, "k y\n1 100\n2 200\n2 201")}
+    parts = run.produce(batch)
+    assert next(parts).num_rows == 1
+    with pytest.raises(sj.BadInput, match="not all of what produce"):
+        run.push("a", batch["a"])
+    assert [part.num_rows for part in parts] == [1, 1]
+    assert run.push("a", batch["a"]).num_rows == 3

@@ -14,7 +14,7 @@ its step, so none is a violation. Each join of the tree costs what it costs alon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
@@ -80,9 +80,9 @@ class ChainRun(LocalRun):
                 shares.setdefault(i, {})[stream] = table
         return found | {i: self._below[i]._read(share) for i, share in shares.items()}
 
-    def _process(self, arrivals: dict[int, Any]) -> pa.Table:
+    def _produced(self, arrivals: dict[int, Any]) -> Iterator[pa.Table]:
         """Lower joins first; what they give is a batch of this one."""
-        return super()._process(
+        return super()._produced(
             {
                 i: self._passed(i, self._below[i]._process(each)) if isinstance(each, dict) else each
                 for i, each in arrivals.items()

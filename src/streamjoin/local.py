@@ -7,7 +7,7 @@ state can be taken as bytes after any call, and a new run can go on from them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from typing import Any
@@ -83,6 +83,7 @@ class LocalRun:
         self._finished: list[Batch] = []
         self._finished_wide: list[KeyPatterns] = []  # taken at once by the join that follows
         self._violations: list[Violation] = []
+        self._unfinished = False
         self._spilled = None if plan.spec.memory_share is None else SpillFolder()
         if isinstance(plan.options.where, str):
             raise InvalidJoin(
@@ -108,8 +109,16 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
+        return self._whole(self.produce(rows))
+
+    def produce(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
+        """As `step`, but the results come in small tables as soon as they are made.
+
+        The batch is done when the last one was taken; before that nothing else can be asked.
+        """
         if not isinstance(rows, Mapping):
-            raise BadInput(f"step() got a {type(rows).__name__}; give a mapping of stream names to tables")
+            raise BadInput(f"a batch is a {type(rows).__name__}; give a mapping of stream names to tables")
+        self._refuse_unfinished()
         intakes = self._all_intakes()
         arrived = [intake.arrived for intake in intakes]
         try:
@@ -118,7 +127,8 @@ class LocalRun:
             for intake, before in zip(intakes, arrived, strict=True):
                 intake.arrived = before
             raise
-        return self._process(arrivals)
+        self._unfinished = True
+        return self._produced(arrivals)
 
     def _all_intakes(self) -> list[Intake]:
         return self._intakes
@@ -255,6 +265,7 @@ class LocalRun:
 
     def snapshot(self) -> bytes:
         """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
+        self._refuse_unfinished()
         parts: list[Any] = [to_bytes(self.join)]
         parts += [batch_bytes(keys.data) for keys in self._finished]
         parts += [batch_bytes(violation.rows.data) for violation in self._violations]
@@ -292,22 +303,37 @@ class LocalRun:
             raise InvalidJoin(f"this join has no input {stream!r}; its inputs are {', '.join(self._names)}")
         return self._names.index(stream)
 
-    def _process(self, arrivals: dict[int, Arrivals]) -> pa.Table:
-        rows = pa.Table.from_batches(self._sorted_out(self.join.process(arrivals)), self.plan.spec.emits)
+    def _process(self, arrivals: dict[int, Any]) -> pa.Table:
+        self._refuse_unfinished()
+        self._unfinished = True
+        return self._whole(self._produced(arrivals))
+
+    def _whole(self, parts: Iterable[pa.Table]) -> pa.Table:
+        return pa.concat_tables([self.plan.spec.emits.empty_table(), *parts])
+
+    def _produced(self, arrivals: dict[int, Any]) -> Iterator[pa.Table]:
+        """Work through one batch; results as they are made."""
+        for rows in self._sorted_out(self.join.process(arrivals)):
+            yield pa.Table.from_batches([rows], self.plan.spec.emits)
+        self._unfinished = False
         if self._spilled is not None:
             runs = (run for side in sides_of(self.join) for run in side.runs)
             self._spilled.files.keep_only({run.stored_as for run in runs})
-        return rows
 
-    def _sorted_out(self, outputs: Iterable[Output]) -> list[pa.RecordBatch]:
-        rows = []
+    def _refuse_unfinished(self) -> None:
+        if self._unfinished:
+            raise BadInput(
+                "the last batch of this run was not finished: it failed, or not all of what produce() gives "
+                "was taken; go on from a snapshot"
+            )
+
+    def _sorted_out(self, outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
         for output in outputs:
             if isinstance(output, Results):
-                rows.append(output.rows)
+                yield output.rows
             elif isinstance(output, Finished):
                 self._finished.append(output.keys)
             elif isinstance(output, FinishedWide):
                 self._finished_wide += output.patterns
             else:
                 self._violations.append(output)
-        return rows
