@@ -74,10 +74,9 @@ class Probe:
             else:
                 looked: Mask = np.zeros(len(self._found), np.bool_)
                 looked[left] = True
-                some = self.rows.distinct_keys().take(left)
                 hits = [
                     Hit(hit.run, left[hit.probe], hit.start, hit.count)
-                    for hit in (find(other, some) if len(left) else [])
+                    for hit in (find(other, self.keys(left)) if len(left) else [])
                 ]
                 self._enter(other, hits, looked)
             if other != sequence[-1]:
@@ -95,10 +94,13 @@ class Probe:
         held = self._counts[other][keys]
         missing = np.empty(0, np.int64) if looked is None else np.flatnonzero(~looked[keys])
         if len(missing):
-            some = self.rows.distinct_keys().take(keys[missing])
             held = held.copy()
-            held[missing] = _held(find(other, some), len(missing))
+            held[missing] = _held(find(other, self.keys(keys[missing])), len(missing))
         return held
+
+    def keys(self, numbers: Ints) -> Batch:
+        """Some of the keys, by the number of their group."""
+        return self.rows.only_keys().take(self.rows.groups.start[numbers])
 
     def run_of(self, batch: Batch) -> Run:
         """The run of a tracked input whose rows a frame at hand is made of."""

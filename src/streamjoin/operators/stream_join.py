@@ -361,7 +361,7 @@ class StreamJoin(LettingGo):
         found = probe.present(other)
         missing = asked & probe.not_looked_up(other)
         if missing.any():
-            found[missing] = self.sides[other].present(probe.rows.distinct_keys().where(missing))
+            found[missing] = self.sides[other].present(probe.keys(np.flatnonzero(missing)))
         return found
 
     def _past_window(self, i: int, other: int, rows: Batch) -> Mask:
