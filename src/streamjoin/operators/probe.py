@@ -175,7 +175,7 @@ class Probe:
         those before it, so that the number of frames does not multiply with the runs of every input.
         """
         groups, hits = len(self.rows.groups), self.hits[other]
-        if gather and len(hits) > 1:
+        if gather and not (len(hits) == 1 and hits[0].run.dead is None):
             yield _gathered(hits, groups, self.rows.layout)
             return
         for hit in hits:

@@ -45,6 +45,7 @@ class InputQueue:
     patterns_at: Positions | None
     unique: bool = False
     clustered: bool = False
+    live_rows: int = 0  # at the beginning of the batch
     standing: Standing = field(default_factory=lambda: Standing([]))
     _next_row: int = 0
     _next_key: int = 0
@@ -92,10 +93,6 @@ class InputQueue:
             return 0
         rest = self.rows.hash[self._next_row :] != self.rows.hash[self._next_row - 1]
         return int(np.argmax(rest)) if rest.any() else self.rows_left
-
-    @property
-    def live_rows(self) -> int:
-        return self.standing.sizes[self.input]
 
     @property
     def next_time_us(self) -> int | None:

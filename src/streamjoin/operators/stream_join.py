@@ -153,6 +153,7 @@ class StreamJoin(LettingGo):
             patterns_at,
             spec.unique,
             spec.arrival is not None,
+            self.sides[i].live_rows,
             standing,
         )
         if not queue.done:
