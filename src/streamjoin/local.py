@@ -109,26 +109,30 @@ class LocalRun:
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
         """One batch with rows of several inputs; the driver strategy decides who goes first."""
-        return self._whole(self.produce(rows))
+        return self._process(self._read_batch(rows))
 
     def produce(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
         """As `step`, but the results come in small tables as soon as they are made.
 
         The batch is done when the last one was taken; before that nothing else can be asked.
         """
+        self._refuse_unfinished()
+        arrivals = self._read_batch(rows)
+        self._unfinished = True
+        return self._produced(arrivals)
+
+    def _read_batch(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> dict[int, Any]:
+        """A batch that is refused leaves no trace."""
         if not isinstance(rows, Mapping):
             raise BadInput(f"a batch is a {type(rows).__name__}; give a mapping of stream names to tables")
-        self._refuse_unfinished()
         intakes = self._all_intakes()
         arrived = [intake.arrived for intake in intakes]
         try:
-            arrivals = self._read(rows)
-        except Exception:  # a batch that is refused leaves no trace
+            return self._read(rows)
+        except Exception:
             for intake, before in zip(intakes, arrived, strict=True):
                 intake.arrived = before
             raise
-        self._unfinished = True
-        return self._produced(arrivals)
 
     def _all_intakes(self) -> list[Intake]:
         return self._intakes

@@ -336,3 +336,41 @@ def test_what_waits_is_carried_out_when_an_input_ends(story):
 def test_a_purge_that_never_comes_is_refused(given):
     with pytest.raises(sj.InvalidJoin, match="PurgeEvery"):
         sj.PurgeEvery(**given)
+
+
+def test_a_driver_without_the_selectivities_it_needs_falls_back_and_says_so():
+    joined = sj.join(*(stream(name, f"k {name}1") for name in "abc"), driver="initial_output")
+    assert dict(joined.plan.reasons)["driver: initial_output"] == (
+        "as you asked; until selectivities are measured, each input in turn"
+    )
+    run = Story(joined)
+    run.step(a="k a1\n1 1", b="k b1\n1 2")
+    run.step(b="k b1\n1 3", c="k c1\n1 4")
+    assert run.run.counters()["fallbacks"] == 2
+    assert "in 2 batches" in run.run.advice()[0]
+    run.step(a="k a1\n1 5", c="k c1\n1 6")  # by now rows of all have met
+    assert run.run.counters()["fallbacks"] == 2
+
+
+@pytest.mark.parametrize(
+    "kind", [sj.Timestamp, sj.ConsumptionRate, sj.InitialOutput, sj.OutputRate, sj.Adaptive]
+)
+def test_the_driver_changes_the_work_and_not_the_answer(kind):
+    """Three inputs of different sizes over three batches; b and c meet rarely."""
+    inputs = [stream(name, f"k {name}1 t:time", time="t") for name in "abc"]
+    batches = [
+        {
+            name: table(
+                one.schema,
+                f"k {name}1 t\n" + "\n".join(f"{(i * step) % 7} {i} {number * 10 + i}" for i in range(rows)),
+            )
+            for name, one, rows, step in zip("abc", inputs, (12, 5, 3), (1, 2, 3), strict=True)
+        }
+        for number in range(3)
+    ]
+    found = []
+    for chosen in (sj.RoundRobin(), kind(), kind(quota=1), kind(quota=2)):
+        run = sj.join(*inputs, driver=chosen).local()
+        found.append(sorted(str(row) for batch in batches for row in run.step(batch).to_pylist()))
+    assert found[0]
+    assert all(each == found[0] for each in found)

@@ -35,12 +35,19 @@ Find = Callable[[int, Batch], list[Hit]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Stored rows that a probe may take: for probe group g, rows start[g] : start[g] + count[g]."""
+    """Stored rows that a probe may take: for probe group g, rows start[g] : start[g] + count[g], or those
+    that stand in this stretch of `order`.
+    """
 
     batch: Batch
     start: Ints
     count: Ints
-    live: Mask | None  # None: all rows of `batch` are live
+    live: Mask | None = None  # None: all rows of `batch` are live
+    order: Ints | None = None
+
+    @property
+    def times(self) -> Ints:
+        return self.batch.time if self.order is None else self.batch.time[self.order]
 
 
 @dataclass
@@ -59,6 +66,7 @@ class Probe:
     _looked: dict[int, Mask | None] = field(default_factory=dict)  # keys that were; None: all
     _counts: dict[int, Ints] = field(default_factory=dict)  # what an input holds of each key
     _found: Floats = field(init=False)  # combinations by key of the inputs visited: may be huge
+    _dense: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)  # by the id of a hit
     _visited: dict[int, Run] = field(default_factory=dict)  # by the id of rows that are in a frame now
 
     def __post_init__(self) -> None:
@@ -151,7 +159,7 @@ class Probe:
         start, count = source.start[group], source.count[group]
         order: TimeOrder | None = None
         if span is not None and count.sum() > _MANY * (len(group) + source.count.sum()):
-            order = TimeOrder.of(source.batch.time, source.start, source.count)
+            order = TimeOrder.of(source.times, source.start, source.count)
         if order is not None and span is not None:
             start, count = order.between(group, span, window_us)
         parents = np.flatnonzero(count)
@@ -161,6 +169,8 @@ class Probe:
             parent = chosen[parent]
             if order is not None:
                 child = order.rows[child]
+            if source.order is not None:
+                child = source.order[child]
             if source.live is not None:
                 alive = source.live[child]
                 parent, child = parent[alive], child[alive]
@@ -174,17 +184,24 @@ class Probe:
         """Run by run for the last input visited, in memory one after another; gathered into one for
         those before it, so that the number of frames does not multiply with the runs of every input.
         """
-        groups, hits = len(self.rows.groups), self.hits[other]
+        hits = self.hits[other]
         if gather and not (len(hits) == 1 and hits[0].run.dead is None):
-            yield _gathered(hits, groups, self.rows.layout)
+            yield _gathered(hits, len(self.rows.groups), self.rows.layout)
             return
         for hit in hits:
-            start, count = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-            start[hit.probe], count[hit.probe] = hit.start, hit.count
+            start, count = self._stretches(hit)
             live = None if hit.run.dead is None else ~hit.run.dead
             batch = hit.run.batch
             self._visited[id(batch)] = hit.run
             yield Source(batch, start, count, live)
+
+    def _stretches(self, hit: Hit) -> tuple[Ints, Ints]:
+        """For every key of the rows, where a run has it and how often; made once, asked for every frame."""
+        if id(hit) not in self._dense:
+            start, count = np.zeros((2, len(self.rows.groups)), np.int64)
+            start[hit.probe], count[hit.probe] = hit.start, hit.count
+            self._dense[id(hit)] = start, count
+        return self._dense[id(hit)]
 
 
 def _held(hits: list[Hit], groups: int) -> Ints:
@@ -203,6 +220,6 @@ def _gathered(hits: list[Hit], groups: int, layout: Layout) -> Source:
         labels.append(hit.probe[position])
     label = np.concatenate(labels)
     order = np.argsort(label, kind="stable")
-    batch = concat(parts[0].layout if parts else layout, parts).take(order)
     count = np.bincount(label, minlength=groups)
-    return Source(batch, np.cumsum(count) - count, count, None)
+    batch = concat(parts[0].layout if parts else layout, parts)
+    return Source(batch, np.cumsum(count) - count, count, order=order)

@@ -167,7 +167,7 @@ class Whole:
                 "counters": [
                     _sum(counters) for counters in zip(*(each["counters"] for each in facts), strict=True)
                 ],
-                **{name: sum(each[name] for each in facts) for name in _SUMMED[1:]},
+                **{name: sum(each.get(name, 0) for each in facts) for name in _SUMMED[1:]},
             },
             max(each["step"] for each in facts),
             concat(keys_only, waiting),

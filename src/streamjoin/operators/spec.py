@@ -66,7 +66,7 @@ class JoinSpec:
     buckets: int = 1
     may_defer: bool = True  # False where nobody waits for the end: all work of a batch finishes inside it
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
-    frame_rows: int = 1 << 18
+    frame_rows: int = 1 << 16  # results leave in pieces of this size, as they are made
     grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
     feeds_join: bool = False  # a join follows: it is told of ranges and of the end too
     monitored: bool = True  # False only to measure what the constraint monitor costs

@@ -24,7 +24,7 @@ _BROKEN = {
 def advice(streams: Sequence[Stream], figures: Mapping[str, int]) -> list[str]:
     """Sentences about each stream, from `<input>_<figure>` as counters and metrics have them."""
     timed = all(stream.time is not None for stream in streams)
-    return [
+    return _fell_back(figures) + [
         sentence
         for stream in streams
         for sentence in [
@@ -33,6 +33,14 @@ def advice(streams: Sequence[Stream], figures: Mapping[str, int]) -> list[str]:
             *_unexpected(stream.name, figures, timed=timed),
         ]
     ]
+
+
+def _fell_back(figures: Mapping[str, int]) -> list[str]:
+    batches = figures.get("fallbacks", 0)
+    if not batches:
+        return []
+    why = "it needs selectivities, and rows of all inputs had not met by then"
+    return [f"the driver took each input in turn in {batches:,} batches (of a bucket): {why}"]
 
 
 def _broken(stream: Stream, figures: Mapping[str, int]) -> list[str]:

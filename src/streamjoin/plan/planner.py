@@ -298,6 +298,8 @@ def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]
         )
     elif goal == "memory":
         driver = Priority(), "the smaller input first: less is stored before its partners come"
+    elif len(streams) > 2:
+        driver = Adaptive(), "the order of buffers that needs the fewest lookups, as measured while it runs"
     else:
         driver = RoundRobin(), "whole buffers in the declared order: one probe per input and batch"
     order: tuple[Any, str] = Sequential(), "rows as they came: nothing asks for another order"
