@@ -59,7 +59,7 @@ class OneByOne:
     name: str = "timestamp"
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
-        return Timestamp(1).choose(queues, previous)[0], 1
+        return min(queues, key=lambda queue: (queue.next_time_us or 0, queue.input)).input, 1
 
 
 @dataclass(frozen=True)
