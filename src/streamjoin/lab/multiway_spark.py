@@ -62,7 +62,7 @@ class Load:
     """How much the Spark part does."""
 
     rows: int = ROWS
-    batches: int = 8
+    batches: int = 6
     rounds: int = 3
     state_batches: int = 2
 
