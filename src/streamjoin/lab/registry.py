@@ -48,4 +48,6 @@ def _line(claim: Claim) -> str:
         return f"{word:14}{claim.says}: {claim.why}"
     aim = "" if claim.aim is None else f", aim {claim.aim:g}"
     spread = f" ({claim.low:.2f} to {claim.high:.2f} in {claim.runs} runs)" if claim.runs > 1 else ""
-    return f"{word:14}{claim.says}: {claim.measured:.2f}{spread}, wanted {claim.op} {claim.target:g}{aim}"
+    why = f"; {claim.why}" if claim.why and not claim.holds else ""
+    wanted = f"wanted {claim.op} {claim.target:g}{aim}{why}"
+    return f"{word:14}{claim.says}: {claim.measured:.2f}{spread}, {wanted}"
