@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from streamjoin.cli import commands
+from streamjoin.sources.driver_sets import DRIVER_SETS
 from streamjoin.sources.patterns import pattern
 
 
@@ -69,6 +70,19 @@ def test_a_generated_pattern_is_called_by_its_name(tmp_path: Path) -> None:
     assert "There is no pattern 'punct-up-3'" in str(refused.exception)
 
 
+def test_a_generated_driver_set_has_three_streams(tmp_path: Path) -> None:
+    arguments = ["generate", "driver", "V", "--scale", "0.01", "--seed", "3", "--out", str(tmp_path)]
+    done = CliRunner().invoke(commands, arguments)
+    assert done.exit_code == 0, done.output
+    wanted = DRIVER_SETS["V"].streams(scale=0.01, seed=3).tables
+    for name in ("s1", "s2", "s3"):
+        assert pq.read_table(tmp_path / f"{name}.parquet").equals(wanted[name])
+    refused = CliRunner().invoke(
+        commands, ["generate", "driver", "V", "--scale", "0", "--out", str(tmp_path)]
+    )
+    assert "Give a scale from 0.001" in str(refused.exception)
+
+
 def test_the_lab_names_its_experiments_and_refuses_others() -> None:
     listed = CliRunner().invoke(commands, ["lab", "list"])
     assert listed.output.startswith("throughput")
@@ -85,7 +99,7 @@ def test_every_command_has_help() -> None:
         ["lab", "run"],
         ["state"],
         ["rebucket"],
-        *(["generate", kind] for kind in ("news", "nexmark", "pattern")),
+        *(["generate", kind] for kind in ("news", "nexmark", "pattern", "driver")),
     )
     for command in (*groups, *single):
         done = CliRunner().invoke(commands, [*command, "--help"])

@@ -167,7 +167,9 @@ class Batch:
 
     def _find_order(self, kind: Literal["quicksort", "stable"]) -> Ints | None:
         values, order = self.hash, None
-        if len(values) > 1 and np.any(values[1:] < values[:-1]):
+        if len(values) < 2:
+            return None
+        if np.any(values[1:] < values[:-1]):
             order = np.argsort(values, kind=kind)
             values = values[order]
         same_hash = values[1:] == values[:-1]
@@ -198,6 +200,8 @@ class Batch:
         if len(values) == 0:
             none = np.empty(0, np.int64)
             return Groups(none, none, none, collided=False)
+        if len(values) == 1:
+            return Groups(values, np.zeros(1, np.int64), np.ones(1, np.int64), collided=False)
         new_hash = values[1:] != values[:-1]
         new_key = new_hash | ~adjacent_equal(self.keys)
         start = np.concatenate(([0], np.flatnonzero(new_key) + 1))

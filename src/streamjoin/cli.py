@@ -179,6 +179,26 @@ def generate_pattern(
     _say(file)
 
 
+@generate.command("driver")
+@click.argument("name", type=click.Choice(["I", "II", "III", "IV", "V", "VI"]))
+@click.option(
+    "--scale", default=1.0, show_default=True, help="Times the paper's tuples, keys and time; 0.001 to 10."
+)
+@_SEED
+@_OUT
+def generate_driver(
+    name: Literal["I", "II", "III", "IV", "V", "VI"], scale: float, seed: int, out: Path
+) -> None:
+    """Three streams of the paper on driver inputs, data set NAME, as Parquet files."""
+    from streamjoin.sources.driver_sets import DRIVER_SCHEMA, DRIVER_SETS
+
+    out.mkdir(parents=True, exist_ok=True)
+    tables = DRIVER_SETS[name].streams(scale=scale, seed=seed).tables
+    for stream, table in tables.items():
+        _write_parquet(out / f"{stream}.parquet", DRIVER_SCHEMA, [table])
+    _say(*(out / f"{stream}.parquet" for stream in tables))
+
+
 def _write_parquet(file: Path, schema: Any, tables: Iterable[Any]) -> None:
     import pyarrow.parquet as pq
 

@@ -1,11 +1,11 @@
-"""Pictures: one line chart, as a PNG and in the terminal."""
+"""Pictures: lines as a PNG and in the terminal, several of them side by side, and bars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -13,6 +13,12 @@ import plotext
 
 COLOURS = ("#0b6e4f", "#c8553d", "#3a5a98", "#b58900", "#6c4a8e", "#2aa198", "#d33682")
 _FEW = 4  # lines with room for a legend among them
+
+
+class Picture(Protocol):
+    """Anything that can be drawn into a file."""
+
+    def png(self, path: Path) -> Path: ...
 
 
 @dataclass(frozen=True)
@@ -26,17 +32,28 @@ class Chart:
 
     def png(self, path: Path) -> Path:
         """Draw into a file; returns its path."""
-        mpl.use("Agg")  # no window, whatever the machine has
-        figure, axes = plt.subplots(figsize=(8, 4.2), dpi=150, layout="constrained")
-        for colour, (label, (x, y)) in zip(COLOURS, self.lines.items(), strict=False):
-            axes.plot(x, y, label=label, color=colour, linewidth=2.5)
+        figure, (axes,) = _axes(8, 4.2)
+        self.draw(axes)
+        for line in axes.lines:
+            x, y = line.get_data()
             end: dict[str, Any] = {
                 "xytext": (6, 0),
                 "textcoords": "offset points",
                 "va": "center",
-                "color": colour,
+                "color": line.get_color(),
             }
             axes.annotate(f"{y[-1]:,.0f}", (x[-1], y[-1]), annotation_clip=False, **end)
+        if len(self.lines) > _FEW:  # beside that many lines there is no room inside
+            below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
+            axes.legend(frameon=False, ncols=len(self.lines) // 2, **below)
+        else:
+            axes.legend(frameon=False, loc="best")
+        return _save(figure, path)
+
+    def draw(self, axes: Any) -> None:
+        """The lines, without a legend."""
+        for colour, (label, (x, y)) in zip(COLOURS, self.lines.items(), strict=False):
+            axes.plot(x, y, label=label, color=colour, linewidth=2.5)
         axes.set_title(self.title, loc="left", fontsize=12, fontweight="bold")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
@@ -47,15 +64,6 @@ class Chart:
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        if len(self.lines) > _FEW:  # beside that many lines there is no room inside
-            below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
-            axes.legend(frameon=False, ncols=len(self.lines) // 2, **below)
-        else:
-            axes.legend(frameon=False, loc="best")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
-        plt.close(figure)
-        return path
 
     def terminal(self, width: int = 90, height: int = 18) -> str:
         """The same chart as text."""
@@ -70,3 +78,62 @@ class Chart:
         figure.label(self.x, "x")
         figure.label(self.y, "y")
         return str(plotext.uncolorize(str(figure.build())))
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Charts of the same lines side by side, with one legend."""
+
+    charts: Sequence[Chart]
+
+    def png(self, path: Path) -> Path:
+        """Draw into a file; returns its path."""
+        figure, axes = _axes(4 * len(self.charts), 4.2, columns=len(self.charts))
+        for chart, one in zip(self.charts, axes, strict=True):
+            chart.draw(one)
+            one.label_outer()
+        lines, labels = axes[0].get_legend_handles_labels()
+        figure.legend(lines, labels, frameon=False, ncols=len(labels), loc="outside lower center")
+        return _save(figure, path)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Groups of bars: `bars` maps a label to its value in each group; a line stands at 1."""
+
+    title: str
+    y: str
+    groups: Sequence[str]
+    bars: Mapping[str, Sequence[float]]
+
+    def png(self, path: Path) -> Path:
+        """Draw into a file; returns its path."""
+        figure, (axes,) = _axes(10, 4.2)
+        width = 0.8 / len(self.bars)
+        for i, (colour, (label, values)) in enumerate(zip(COLOURS, self.bars.items(), strict=False)):
+            places = [group + (i + 0.5) * width - 0.4 for group in range(len(self.groups))]
+            axes.bar(places, values, width * 0.9, label=label, color=colour)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_xticks(range(len(self.groups)), self.groups)
+        axes.set_title(self.title, loc="left", fontsize=12, fontweight="bold")
+        axes.set_ylabel(self.y)
+        axes.grid(alpha=0.25, axis="y")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(frameon=False, ncols=len(self.bars), loc="outside lower center")
+        return _save(figure, path)
+
+
+def _axes(width: float, height: float, columns: int = 1) -> tuple[Any, list[Any]]:
+    """A figure, and what to draw on, side by side."""
+    mpl.use("Agg")  # no window, whatever the machine has
+    shape: dict[str, Any] = {"figsize": (width, height), "dpi": 150, "layout": "constrained"}
+    figure, axes = plt.subplots(1, columns, sharey=True, squeeze=False, **shape)
+    return figure, list(axes[0])
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    plt.close(figure)
+    return path

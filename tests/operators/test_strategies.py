@@ -91,12 +91,24 @@ def test_the_most_selective_input_is_visited_first_and_that_follows_the_data():
     assert MostSelectiveFirst().sequence(0, [1, 2], sizes, found) == [2, 1]
 
 
+def test_few_keys_are_looked_at_once_enough_are_known():
+    found = Selectivities(3)
+    assert [found.every(keys) for keys in (1, 511, 5_120)] == [1, 1, 10]
+    found.learn(0, np.ones(512), {1: np.zeros(512), 2: np.zeros(512)}, [0, 100, 100])
+    assert found.every(1) == 1  # no combination was found yet
+    found.learn(0, np.ones(1), {1: np.ones(1), 2: np.ones(1)}, [0, 100, 100])
+    assert [found.every(keys) for keys in (1, 5_120, 512_000)] == [50, 50, 1_000]
+    found.end_batch()
+    assert found.every(1) == 1
+    assert Selectivities.from_json(3, found.to_json()).every(1) == found.every(1)
+
+
 def test_of_many_inputs_only_pairs_are_kept():
     found = Selectivities(8)
     found.learn(0, np.array([1]), {other: np.array([1]) for other in range(1, 8)}, [10] * 8)
     assert found.of([0, 3]) == 0.1
     assert found.of([0, 3, 4]) == pytest.approx(0.01)
-    assert len(found.to_json()) == 7
+    assert len(found.to_json()) == 8  # pairs, and how many keys were looked at
 
 
 @dataclass(frozen=True)

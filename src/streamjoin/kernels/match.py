@@ -24,9 +24,9 @@ def match_unique(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     if len(left) == 0:
         none = np.empty(0, np.int64)
         return none, none
-    at = np.searchsorted(right, left)
+    at = right.searchsorted(left)
     at[at == len(right)] = 0  # beyond the end: compared with any value that differs
-    found = np.flatnonzero(right[at] == left)
+    (found,) = (right[at] == left).nonzero()
     return found, at[found]
 
 
@@ -38,11 +38,11 @@ def find_stretches(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
     if len(right) == 0:
         none = np.empty(0, np.int64)
         return none, none, none
-    low = np.searchsorted(right, left, side="left")
+    low = right.searchsorted(left, side="left")
     low[low == len(right)] = 0  # beyond the end: compared with any value that differs
-    found = np.flatnonzero(right[low] == left)
+    (found,) = (right[low] == left).nonzero()
     start = low[found]
-    return found, start, np.searchsorted(right, left[found], side="right") - start
+    return found, start, right.searchsorted(left[found], side="right") - start
 
 
 def match_repeated(left: Ints, right: Ints) -> tuple[Ints, Ints]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamjoin.api import join, stream
@@ -119,8 +119,13 @@ def checked(frame: DataFrame, task: Task) -> DataFrame:
     va, vb = (F.col(c) if task.value_type == "long" else F.length(c).cast("long") for c in ("va", "vb"))
     key = F.col("k") if task.key_type == "long" else F.length("k").cast("long")
     mixed = ((va * 31 + vb * 17) % 1_000_003) * (key % 1_009)
+    return observed(frame, va + vb, mixed)
+
+
+def observed(frame: DataFrame, plain: Column, mixed: Column) -> DataFrame:
+    """The same rows, counted, with two sums over them."""
     return frame.observe(
-        "answer", F.count(F.lit(1)).alias("rows"), F.sum(va + vb).alias("sum"), F.sum(mixed).alias("mix")
+        "answer", F.count(F.lit(1)).alias("rows"), F.sum(plain).alias("sum"), F.sum(mixed).alias("mix")
     )
 
 
@@ -129,7 +134,11 @@ def run(task: Task) -> dict[str, Any]:
     began = time.perf_counter()
     spark = start(task)
     one, many = frames(spark, task)
-    out = checked(joined(task, one, many), task)
+    return followed(task, spark, checked(joined(task, one, many), task), began)
+
+
+def followed(task: Task, spark: SparkSession, out: DataFrame, began: float) -> dict[str, Any]:
+    """Run a query until its files are read, stop the session, and tell what was seen."""
     started = time.perf_counter() - began
     memory = WorkerMemory(_idle_worker_bytes(spark, task)) if task.watched else None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:

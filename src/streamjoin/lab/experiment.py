@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from streamjoin.figure import Chart
+from streamjoin.figure import Picture
 
 Op = Literal["<=", ">=", "<", ">", "=="]
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
@@ -81,7 +81,7 @@ class Result:
     claims: list[Claim]
     required: int
     series: dict[str, Any] = field(default_factory=dict)
-    charts: dict[str, Chart] = field(default_factory=dict)
+    charts: Mapping[str, Picture] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -8,13 +8,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from streamjoin.lab import binary, planner, throughput
+from streamjoin.lab import binary, multiway, planner, throughput
 from streamjoin.lab.experiment import Claim, Experiment, Progress
 
 
 def experiments() -> dict[str, Experiment]:
     """By name."""
-    return {one.name: one for module in (throughput, binary, planner) for one in module.experiments()}
+    return {
+        one.name: one for module in (throughput, binary, planner, multiway) for one in module.experiments()
+    }
 
 
 def run(experiment: Experiment, path: Path, *, quick: bool) -> None:
@@ -46,4 +48,6 @@ def _line(claim: Claim) -> str:
         return f"{word:14}{claim.says}: {claim.why}"
     aim = "" if claim.aim is None else f", aim {claim.aim:g}"
     spread = f" ({claim.low:.2f} to {claim.high:.2f} in {claim.runs} runs)" if claim.runs > 1 else ""
-    return f"{word:14}{claim.says}: {claim.measured:.2f}{spread}, wanted {claim.op} {claim.target:g}{aim}"
+    why = f"; {claim.why}" if claim.why and not claim.holds else ""
+    wanted = f"wanted {claim.op} {claim.target:g}{aim}{why}"
+    return f"{word:14}{claim.says}: {claim.measured:.2f}{spread}, {wanted}"

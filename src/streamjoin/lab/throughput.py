@@ -139,9 +139,9 @@ def _sums(many: Any, *, strings: bool) -> dict[str, int]:
     return {"rows": len(many), "sum": int((va + vb).sum()), "mix": int(mixed.sum())}
 
 
-def measured(task: Task, data: Data) -> dict[str, Any]:
+def measured(task: Task, data: Data, contender: str = "streamjoin.lab.contender") -> dict[str, Any]:
     """Run one contender in its own process; its answer is checked before anything is returned."""
-    command = [sys.executable, "-m", "streamjoin.lab.contender", task.argument()]
+    command = [sys.executable, "-m", contender, task.argument()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     if done.returncode != 0:
         raise InvariantBroken(f"{task.engine} failed: {done.stderr.strip()[-2000:]}")

@@ -7,11 +7,13 @@ data that drifts. Worked number: 10 rows that find 4 partners among 200 tuples g
 for the pair; against 500 tuples, 20 rows are expected to find 20 * 500 * 0.002 = 20.
 
 All sets are kept for up to `MOST_INPUTS` inputs; for more only pairs, and larger sets are made of them as
-if they were independent. Counted are keys, not windows. Cost of a probe: a look at `SAMPLE` of its keys.
+if they were independent. Counted are keys, not windows. Cost of a probe: a look at one in `EVERY` of its
+keys; at more, up to `SAMPLE`, while fewer than `SAMPLE` were looked at lately.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -21,8 +23,10 @@ import numpy as np
 from streamjoin.batch import Ints
 
 MOST_INPUTS = 6
-SAMPLE = 512  # keys of a probe that are looked at
+SAMPLE = 512  # keys that say enough
+EVERY = 50  # one key in so many is looked at where enough is known
 _FADE = 0.95  # what a batch leaves of the batches before it
+_NOTHING: frozenset[int] = frozenset()
 
 
 class Selectivities:
@@ -38,9 +42,15 @@ class Selectivities:
         """Whether combinations of all inputs were tried and found."""
         return self.of(range(self.inputs)) not in (None, 0.0)
 
+    def every(self, keys: int) -> int:
+        """One in how many of a probe's keys to look at; the empty set counts those that were."""
+        enough = self._tried.get(_NOTHING, 0.0) >= SAMPLE and self.known
+        return max(EVERY if enough else 1, keys // SAMPLE)
+
     def learn(self, driver: int, rows: Ints, counts: Mapping[int, Ints], sizes: Sequence[int]) -> None:
         """For some keys of a driving input: how many `rows` it has of each, and `counts` of the others."""
         total = float(rows.sum())
+        self._add(_NOTHING, 0.0, float(len(rows)))
         for others in self._sets(sorted(counts)):
             tried = total
             found = rows.astype(np.float64)
@@ -75,7 +85,7 @@ class Selectivities:
             return None
         first, *rest = sorted(chosen)
         pairs = [self.of((first, other)) for other in rest]
-        return None if any(one is None for one in pairs) else float(np.prod([one or 0.0 for one in pairs]))
+        return None if any(one is None for one in pairs) else math.prod(one or 0.0 for one in pairs)
 
     def sequence(self, driver: int, others: Sequence[int], sizes: Sequence[float]) -> list[int] | None:
         """The others, always the one next that leaves the fewest partial results; None: not known yet."""
@@ -95,7 +105,7 @@ class Selectivities:
         share = self.of(inputs)
         if share is None:
             return None
-        return share * float(np.prod([float(sizes[one]) for one in inputs if one != driver]))
+        return share * math.prod(float(sizes[one]) for one in inputs if one != driver)
 
     def lookups(self, driver: int, rows: float, sizes: Sequence[float]) -> float:
         """Lookups that rows of an input are expected to need: one each, and one for each partial result

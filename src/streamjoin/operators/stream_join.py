@@ -42,7 +42,6 @@ from streamjoin.operators.letting_go import LettingGo, NewPromise
 from streamjoin.operators.matches import Matches
 from streamjoin.operators.probe import Find, Probe
 from streamjoin.operators.queues import InputQueue, Standing
-from streamjoin.operators.selectivity import SAMPLE
 from streamjoin.operators.strategies import Driver
 from streamjoin.state.promises import KeyPatterns
 from streamjoin.state.run import Hit
@@ -245,8 +244,10 @@ class StreamJoin(LettingGo):
     def _measure(self, probe: Probe, sizes: Sequence[int], find: Find) -> None:
         """Learn from some keys how often tuples of the inputs meet."""
         groups = probe.rows.groups
-        step = max(1, len(groups) // SAMPLE)
+        step = self.measured.every(len(groups))
         keys = np.arange((self.turns * 7) % step, len(groups), step)
+        if len(keys) == 0:
+            return
         unread = self.spec.memory_share is not None  # then looking for a sample may read runs again
         counts = {
             other: probe.look_up(other, keys, find)

@@ -87,6 +87,10 @@ class Run:
             self.__dict__.pop(built, None)
 
     def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int:
         return len(self.held) if self.held is not None else self.extent.rows
 
     @property
@@ -95,7 +99,7 @@ class Run:
 
     @property
     def live_rows(self) -> int:
-        return len(self) - self.dead_rows
+        return self._rows - self.dead_rows
 
     @property
     def nbytes(self) -> int:
@@ -114,7 +118,7 @@ class Run:
         """The step in which these rows came together."""
         return int(self.name.partition("-")[0])
 
-    @property
+    @cached_property
     def hash_bounds(self) -> tuple[int, int]:
         """Smallest and greatest hash, both inclusive."""
         if self.held is None:
@@ -275,11 +279,11 @@ def match(probe: Batch, run: Run) -> Hit:
     """
     ours = probe.groups
     low, high = run.hash_bounds
-    first = int(np.searchsorted(ours.hash, low, side="left"))
-    last = int(np.searchsorted(ours.hash, high, side="right"))
-    searched = ours.hash[first:last]
-    if len(searched) == 0:
+    first = int(ours.hash.searchsorted(low, side="left"))
+    last = int(ours.hash.searchsorted(high, side="right"))
+    if first == last:
         return Hit(run, _NONE, _NONE, _NONE)
+    searched = ours.hash[first:last]
     batch = run.batch
     if run.collided or ours.collided:
         theirs = batch.groups

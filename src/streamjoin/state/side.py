@@ -33,7 +33,9 @@ class MergePolicy:
     smallest_class_rows: int = _SMALLEST_CLASS_ROWS
 
     def size_class(self, rows: int) -> int:
-        return max(0, math.floor(math.log(max(rows, 1) / self.smallest_class_rows, self.fanout)) + 1)
+        if rows < self.smallest_class_rows:
+            return 0
+        return math.floor(math.log(rows / self.smallest_class_rows, self.fanout)) + 1
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class Side:
 
     @property
     def live_rows(self) -> int:
-        return sum(run.live_rows for run in self.runs)
+        return sum([run.live_rows for tier in self.tiers for run in tier])
 
     @property
     def dead_rows(self) -> int:
@@ -176,7 +178,7 @@ class Side:
 
     def merge_due(self) -> None:
         """Merge tiers of one size class until fewer than `fanout` of each are left."""
-        while True:
+        while len(self.tiers) >= self.policy.fanout:
             classes: dict[int, list[Tier]] = {}
             for tier in self.tiers:
                 if not _has_left(tier):
@@ -220,7 +222,7 @@ def _has_left(tier: Tier) -> bool:
 
 def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
     """The rows in order, in pieces of at most `limit_bytes`, or of one row."""
-    if part.nbytes <= limit_bytes or len(part) <= 1:
+    if len(part) <= 1 or part.nbytes <= limit_bytes:
         yield part
         return
     step = max(1, min(len(part) - 1, len(part) * limit_bytes // part.nbytes))
