@@ -37,6 +37,17 @@ def test_the_smallest_auction_demo_runs(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
+def test_the_local_rooms_demo_checks_its_answer_and_draws_a_picture(tmp_path: Path) -> None:
+    command = ["demo", "rooms", "--local", "--rooms", "3", "--hours", "0.5", "--batch-minutes", "5"]
+    done = CliRunner().invoke(commands, [*command, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "the same as the batch join over all rows gives" in done.output
+    assert "let go by ends of minutes" in done.output
+    assert (tmp_path / "demo-rooms.png").stat().st_size > 10_000
+    smallest = ["demo", "rooms", "--local", "--rooms", "1", "--hours", "0.1", "--out", str(tmp_path)]
+    assert CliRunner().invoke(commands, smallest).exit_code == 0
+
+
 @pytest.mark.parametrize("form", ["xml", "parquet"])
 def test_generated_streams_are_files(tmp_path: Path, form: str) -> None:
     done = CliRunner().invoke(
@@ -96,6 +107,7 @@ def test_every_command_has_help() -> None:
     single = (
         ["demo", "news"],
         ["demo", "auction"],
+        ["demo", "rooms"],
         ["lab", "run"],
         ["state"],
         ["rebucket"],

@@ -99,6 +99,36 @@ def demo_auction(items: int, bids: float, seed: int, batch_hours: float, out: Pa
     show(AuctionStreams(seed=seed, items=items, bids_per_item=bids), run, Console(), out, batch_hours)
 
 
+@demo.command("rooms")
+@click.option(
+    "--rooms", type=click.IntRange(min=1), default=40, show_default=True, help="Rooms of the building."
+)
+@click.option(
+    "--hours", type=click.FloatRange(min=0.1), default=6.0, show_default=True, help="Event time in all."
+)
+@_SEED
+@click.option(
+    "--batch-minutes",
+    type=click.FloatRange(min=0.1),
+    default=20.0,
+    show_default=True,
+    help="Event time per batch.",
+)
+@click.option("--local", is_flag=True, help="In this process, without Spark.")
+@_OUT
+def demo_rooms(rooms: int, hours: float, seed: int, batch_minutes: float, out: Path, *, local: bool) -> None:
+    """Temperature, humidity and light of each room and minute, three streams in one join."""
+    from rich.console import Console
+
+    from streamjoin.lab.demo_rooms import run_local, show
+    from streamjoin.sources.rooms import RoomStreams
+
+    run = run_local
+    if not local:
+        from streamjoin.lab.demo_rooms_spark import run_spark as run
+    show(RoomStreams(seed=seed, rooms=rooms, hours=hours), run, Console(), out, batch_minutes)
+
+
 @commands.group()
 def generate() -> None:
     """Write seeded streams to files."""

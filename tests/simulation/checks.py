@@ -42,7 +42,7 @@ class _Checker:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.player = Player(script)
-        self.model = Naive(script, self.player.plan.spec.strategies.driver)
+        self.model = Naive(script)
         self.at = -1
         self.found: Counter[tuple[int, Ids]] = Counter()
         self.by_id: dict[int, Took] = {}
@@ -56,7 +56,7 @@ class _Checker:
             self.at += 1
             emitted = self.player.do(operation)
             known = len(self.model.took)
-            self.model.play(operation)
+            self.model.play(operation, emitted.turns)
             self.by_id.update({took.row.id: took for took in self.model.took[known:]})
             self.by_id.update({took.row.id: took for took in self.model.unkeyed})
             self._expect("snapshot", emitted.restored_as_it_was, "a restored run has another snapshot")

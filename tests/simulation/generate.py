@@ -77,16 +77,17 @@ class Style(NamedTuple):
     wide: float = 0.3  # the share of promises that are ranges or wildcards
     plain: bool = False  # few declarations, dead rows stay long
     operations: tuple[int, int] = (3, 11)
-    counts: tuple[int, ...] = (2, 2, 2, 3, 3, 4)  # of inputs
+    counts: tuple[int, ...] = (2, 2, 2, 2, 3, 3, 3, 4, 5, 6)  # of inputs
 
 
 DRIVERS = ("round_robin", "random", "priority", "clusters")
+_FEW = 4  # inputs of which each may bring many rows
 HOW = ("left", "right", "full", "left_semi", "left_anti")
 STYLES = (
     Style((12, 12, 5, 2, 5, 64)),
     Style((12, 12, 5, 2, 5, 64)),
-    Style((8, 45, 3, 1, 2, 40), (5, 12), wide=0.75, operations=(6, 13), counts=(2, 2, 2, 3)),
-    Style((8, 2, 2, 0, 30, 58), (2, 3), plain=True, counts=(2, 2, 3, 3, 4)),
+    Style((8, 45, 3, 1, 2, 40), (5, 12), wide=0.75, operations=(6, 13), counts=(2, 2, 2, 3, 5)),
+    Style((8, 2, 2, 0, 30, 58), (2, 3), plain=True, counts=(2, 2, 3, 3, 4, 6)),
 )
 
 
@@ -134,7 +135,8 @@ def _operations(rng: Random, style: Style, sources: list[Source], clock: int) ->
     if what == "renew":
         return _new_life(rng, sources)
     chosen = rng.sample(sources, rng.choice((1, 1, 1, 2, len(sources))))
-    return [Push({each.number: each.rows(rng.randint(0, 6), clock) for each in chosen})]
+    most = 6 if len(sources) <= _FEW else 2  # the model looks at every combination
+    return [Push({each.number: each.rows(rng.randint(0, most), clock) for each in chosen})]
 
 
 def _new_life(rng: Random, sources: list[Source]) -> list[Operation]:
@@ -171,7 +173,7 @@ class Streams(NamedTuple):
 def conforming(seed: int, count: int) -> Streams:
     """Streams that keep everything they declare, however they are cut and interleaved."""
     rng = Random(seed)
-    shape = _shape(rng, count=count, keys=(2, 10 // count))
+    shape = _shape(rng, count=count, keys=(2, 10 // count) if count <= _FEW else (2, 4))
     skew = rng.randint(0, 4) if any(one.idle is not None for one in shape.inputs) else None
     inputs = tuple(
         replace(
@@ -189,7 +191,7 @@ def conforming(seed: int, count: int) -> Streams:
     sources = [Source(rng, i, shape, Habits(lag=lag)) for i, lag in enumerate(lags)]
     elements: list[list[Element]] = [[] for _ in sources]
     clock = 0
-    for _ in range(rng.randint(12, 16 * count)):
+    for _ in range(rng.randint(12, 16 * count) if count <= _FEW else rng.randint(6 * count, 9 * count)):
         clock += rng.choice((0, 0, 0, 0, 1, 1, 2))
         source = rng.choice(sources)
         dice = rng.random()

@@ -1,7 +1,7 @@
 """The rules of a stream join once more, in plain Python: lists, sets and nested loops.
 
 Written from the design page (section 4), sharing nothing with the operator. The model works row
-by row in the order in which the round-robin driver hands rows out, so that it knows exactly which
+by row in the order in which the library's driver handed rows out, so that it knows exactly which
 rows take part, what is held, what is announced. What the join must give it does not compute that
 way: `results` is the batch join of the rows that took part.
 
@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.simulation.elements import (
     NEVER,
     Key,
     Promise,
-    Queue,
     Side,
     Stand,
     Took,
@@ -57,22 +56,12 @@ from tests.simulation.script import (
 Ids = tuple[int | None, ...]  # of a result's components; None where it is padded
 
 
-class Seen(NamedTuple):
-    """What a driver may know of an input's rows in this batch."""
-
-    input: int
-    rows_left: int
-    unique: bool
-    live_rows: int
-    cluster_left: int
-
-
 class Naive:
     """The model of one script; `play` each operation, then compare."""
 
-    def __init__(self, script: Script, driver: Any) -> None:
+    def __init__(self, script: Script) -> None:
         self.script = script
-        self.driver = driver
+        self.turns: Iterator[tuple[int, int]] = iter(())
         self.sides = [Side(known(declared, script.settings)) for declared in script.inputs]
         self.reached = [NEVER] * len(self.sides)
         self.took: list[Took] = []
@@ -87,8 +76,11 @@ class Naive:
         self.lost: dict[int, int] = {}  # ids whose time to live is over, and how many rows had come then
         self.operation = -1
 
-    def play(self, operation: Operation) -> None:
-        """One operation: afterwards `violations` and `over` hold what it must emit."""
+    def play(self, operation: Operation, turns: Sequence[tuple[int, int]]) -> None:
+        """One operation, inputs taking these turns: afterwards `violations` and `over` hold what it must
+        emit. The library may give turns also to promises that say nothing.
+        """
+        self.turns = iter(turns)
         self.operation += 1
         self.violations, self.over = [], []
         everything = (Star(),) * len(self.script.inputs[0].types)
@@ -129,30 +121,17 @@ class Naive:
             counted = self._pledge(i, says + meant)
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
-        held = [len(side.live_ids) for side in self.sides]
-        previous: int | None = None
-        last: Key | None = None  # of the rows handed out last
         while queues:
-            seen = [
-                self._seen(i, queues[i], held[i], last if i == previous else None) for i in sorted(queues)
-            ]
-            previous, quota = self.driver.choose(seen, previous)
-            batch, says, queues[previous] = take(queues[previous], quota)
-            if not queues[previous][0] and not queues[previous][1]:
-                del queues[previous]
-            last = key_of(batch[-1].row) if batch else None
-            self._turn(previous, batch, says)
+            turn, quota = next(turn for turn in self.turns if turn[0] in queues)
+            batch, says, queues[turn] = take(queues[turn], quota)
+            if not queues[turn][0] and not queues[turn][1]:
+                del queues[turn]
+            self._turn(turn, batch, says)
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, progress or {})
         while self._control():
             self._advance({}, {})
-
-    def _seen(self, i: int, queue: Queue, held: int, last: Key | None) -> Seen:
-        rows, declared = queue[0], self.sides[i].declared
-        follows = declared.clustered is not None or declared.ordered is not None
-        same = itertools.takewhile(lambda each: key_of(each.row) == last, rows if follows else [])
-        return Seen(i, len(rows), declared.unique, held, len(list(same)))
 
     def _heeded(self, says: list[Promise]) -> list[Promise]:
         """Operators that know no punctuations still know that an input has ended."""
@@ -499,13 +478,14 @@ def alone(took: Took, script: Script) -> Ids:
 def batch_join(inputs: Sequence[Input], settings: Settings, rows: Sequence[Sequence[Row]]) -> Counter[Ids]:
     """Ids of all combinations of rows, one of each input, with one key and inside all windows; and
     what the type of join makes of them."""
+    by_key: dict[Key, list[list[Row]]] = {}
+    for i, row in ((i, row) for i, each in enumerate(rows) for row in each if None not in row.key):
+        by_key.setdefault(key_of(row), [[] for _ in rows])[i].append(row)
     combinations = [
         tuple(row.id for row in parts)
-        for parts in itertools.product(*rows)
-        if None not in parts[0].key
-        and len({key_of(row) for row in parts}) == 1
-        and inside_windows(inputs, parts)
-        and passes(settings, [row.id for row in parts])
+        for sides in by_key.values()
+        for parts in itertools.product(*sides)
+        if inside_windows(inputs, parts) and passes(settings, [row.id for row in parts])
     ]
     left = {ids[0] for ids in combinations}
     if settings.how == "left_semi":

@@ -77,7 +77,7 @@ TYPES: dict[str, pa.DataType] = {
     "decimal2": pa.decimal128(10, 2),
     "decimal4": pa.decimal128(12, 4),
 }
-NAMES = ("left", "right", "third", "fourth")
+NAMES = ("left", "right", "third", "fourth", "fifth", "sixth")
 PURGES = {
     "few": sj.PurgeEvery(2),
     "idle": sj.PurgeEvery(when_idle=True),
@@ -136,8 +136,22 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
     )
 
 
+class Followed:
+    """A driver, and what it has chosen: the model follows it, it does not check it."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver, self.chosen = driver, list[tuple[int, int]]()
+
+    def choose(self, *seen: Any) -> tuple[int, int]:
+        self.chosen.append(self.driver.choose(*seen))
+        return self.chosen[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
+
+
 def driver(settings: Settings) -> Any:
-    """The driver of a script: the model follows it, it does not check it."""
+    """The driver of a script."""
     kinds = {
         "round_robin": sj.RoundRobin,
         "random": sj.RandomInput,
@@ -180,7 +194,11 @@ def plan(script: Script) -> Plan:
     merging = MergePolicy(
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
-    spec = dataclasses.replace(planned.spec, merging=merging, frame_rows=settings.frame_rows)
+    chosen = planned.spec.strategies
+    followed = dataclasses.replace(chosen, driver=Followed(chosen.driver))
+    spec = dataclasses.replace(
+        planned.spec, merging=merging, frame_rows=settings.frame_rows, strategies=followed
+    )
     if settings.memory is not None:
         spill = SpillAbove(settings.memory, defer=settings.defer)
         spec = dataclasses.replace(spec, strategies=dataclasses.replace(spec.strategies, spill=spill))
@@ -239,6 +257,7 @@ class Emitted:
     events: list[tuple[Any, ...]] = field(default_factory=list)
     violations: list[tuple[int, str, bool, int]] = field(default_factory=list)
     restored_as_it_was: bool = True
+    turns: list[tuple[int, int]] = field(default_factory=list)  # which input, and how many rows at most
 
 
 class Player:
@@ -264,7 +283,10 @@ class Player:
         """Carry out one operation."""
         run = self.run
         run.emitted = []
-        emitted = Emitted()
+        driver = self.plan.spec.strategies.driver
+        assert isinstance(driver, Followed)
+        driver.chosen = []
+        emitted = Emitted(turns=driver.chosen)
         if isinstance(operation, Push):
             tables = {
                 NAMES[i]: table(self.plan.streams[i], rows, self.settings)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 def test_one_query_gives_rows_announcements_and_state(spark: SparkSession, tmp_path: Path) -> None:
     streams = AuctionStreams(seed=2, items=200, bids_per_item=3, hours=30)
-    assert write_files(streams, 6.0, tmp_path) == 5
+    assert write_files(streams.batches(6.0), tmp_path) == 5
     pwjoin, _ = both_joins()
     ticks: list[int] = []
     watch(spark, pwjoin, streams, tmp_path, ticks.append)

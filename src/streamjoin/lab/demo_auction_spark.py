@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def run_spark(
     joins = both_joins()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            batches = write_files(streams, batch_hours, Path(folder))
+            batches = write_files(streams.batches(batch_hours), Path(folder))
             for watched, before in zip(joins, (0, batches), strict=True):
                 watch(spark, watched, streams, Path(folder), _further(tick, before))
     finally:
@@ -49,14 +49,13 @@ def _further(tick: Callable[[int], None], before: int) -> Callable[[int], None]:
     return lambda done: tick(before + done)
 
 
-def write_files(streams: AuctionStreams, batch_hours: float, folder: Path) -> int:
+def write_files(batches: Iterable[Mapping[str, pa.Table]], folder: Path) -> int:
     """One file for each stream and batch; Spark's file source takes them by their time stamps."""
-    for name in INPUTS:
-        (folder / name).mkdir()
     count = 0
-    for piece in streams.batches(batch_hours):
+    for piece in batches:
         for name, table in piece.items():
             path = folder / name / f"{count:06}.parquet"
+            path.parent.mkdir(exist_ok=True)
             pq.write_table(table, path)
             os.utime(path, (1_000_000_000 + count, 1_000_000_000 + count))
         count += 1

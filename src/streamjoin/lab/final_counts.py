@@ -235,7 +235,7 @@ def compare(
     step: Callable[[str], None],
 ) -> Comparison:
     """Both queries, one after the other, each checked against the batch join."""
-    batches, counts = write_files(streams, batch_hours, folder), batch_counts(streams)
+    batches, counts = write_files(streams.batches(batch_hours), folder), batch_counts(streams)
     final = final_in(streams, batch_hours)
     step(f"final counts, {OURS}")
     ours = emitted(by_this_library(streams, *sources(spark, folder)), folder / "ours", batches)
