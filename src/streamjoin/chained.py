@@ -128,7 +128,7 @@ class ChainRun(LocalRun):
         below, intake, places = self._below[i], self._intakes[i], self._inner[i].places
         finished, wide = below._finished, below._finished_wide
         below._finished, below._finished_wide = [], []
-        found = intake.arrivals(table)
+        found = replace(intake.arrivals(table), progress_us=below._reached)
         if places is None:
             everything: KeyPatterns = tuple(ANY for _ in self.plan.spec.key_types)
             return replace(found, patterns=tuple(everything for each in wide if is_everything(each)))

@@ -59,6 +59,13 @@ class FinishedWide:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """No result of a later batch has a time before this; only for a join that stamps its results."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
     and the partial rows of groups that are not final yet.
@@ -72,4 +79,4 @@ class Held:
     groups: int = 0
 
 
-Output: TypeAlias = Results | Finished | FinishedWide | Violation
+Output: TypeAlias = Results | Finished | FinishedWide | Reached | Violation

@@ -67,7 +67,7 @@ class Intake:
         data = np.flatnonzero(~marks) if marks is not None else np.arange(len(table))
         has_key = valid(keys)
         time = self._times(table)
-        latest = latest_time(time, data)
+        latest = None if self.stream.stamps else latest_time(time, data)
         rows_in = data[has_key[data]]
         rows = self._batch(table, keys, time, rows_in)
         result = Arrivals(
@@ -80,7 +80,9 @@ class Intake:
             order=look(rows) if self.monitored and self.stream.arrival is None else None,
         )
         if marks is not None:
-            result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))
+            result = self._with_marked(
+                result, self._about_key(table, _Marks(keys, at, np.flatnonzero(marks)))
+            )
         source = self.stream.punctuation
         if isinstance(source, Closing):
             result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
@@ -116,8 +118,8 @@ class Intake:
                 f"stream {self.stream.name!r}: punctuation {punctuation.text()} has "
                 f"{len(punctuation.patterns)} patterns, the stream {len(schema)} columns; give one for each"
             )
-        positions = [schema.names.index(name) for name in self.stream.key]
-        patterns = self.in_key_types(punctuation.key_patterns(positions))
+        positions = [schema.names.index(name) for name in self.stream.speaks_of]
+        patterns = self.of_key(punctuation.key_patterns(positions))
         for i, one in enumerate(punctuation.patterns):
             if i not in positions:
                 check(one, schema.field(i).type)
@@ -133,6 +135,27 @@ class Intake:
             simplify(widened(one, mine, common))
             for one, mine, common in zip(given, own, self.layout.key_types, strict=True)
         )
+
+    def of_key(self, given: Sequence[Pattern]) -> KeyPatterns | None:
+        """A promise, one pattern for each column it names, on the key; None where it says nothing of it."""
+        said = dict(zip(self.stream.speaks_of, given, strict=True))
+        if any(said[name] != ANY for name in self.stream.unnamed):
+            return None
+        return self.in_key_types([said.get(name, ANY) for name in self.stream.key])
+
+    def _about_key(self, table: pa.Table, marks: _Marks) -> _Marks:
+        """Those of the punctuation rows that say something of the key."""
+        if self.stream.promised is None:
+            return marks
+        chosen = pa.array(marks.rows)
+        open_: Mask = np.ones(len(marks.rows), np.bool_)
+        for name in self.stream.unnamed:
+            open_ &= ~valid([self._column(table, name, self.stream.type_of(name)).take(chosen)])
+        keys = [
+            key if name in self.stream.promised else pa.nulls(len(table), key.type)
+            for name, key in zip(self.stream.key, marks.keys, strict=True)
+        ]
+        return _Marks(keys, marks.at, marks.rows[open_])
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
@@ -195,12 +218,18 @@ class Intake:
     def _times(self, table: pa.Table) -> Ints | None:
         if self.stream.time is None:
             return None
+        if self.stream.stamps:
+            return self._stamp(table, 0)
         column = self._column(table, self.stream.time, self.stream.type_of(self.stream.time))
         micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).view(
             pa.int64()
         )
         times: Ints = pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
         return times
+
+    def _stamp(self, table: pa.Table, number: int) -> Ints:
+        stamps: Ints = self._column(table, self.stream.stamps[number], pa.int64()).to_numpy()
+        return stamps
 
     def _positions(self, table: pa.Table) -> Positions | None:
         names = self.stream.sequence
@@ -227,6 +256,8 @@ class Intake:
         columns = [pa.array(self.hash(key_columns))]
         if time is not None:
             columns.append(pa.array(time[rows]))
+        if self.layout.until:
+            columns.append(pa.array(self._stamp(table, 1)[rows]))
         columns += key_columns
         for name, dtype in zip(self.stream.payload, self.layout.payload_types, strict=True):
             columns.append(pick(self._column(table, name, dtype)))

@@ -159,19 +159,19 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
     """The tuples of input i by the inputs they wait for."""
     if len(rows) == 0:
         return
-    group, window = rows.groups.of_rows(), join.spec.inputs[i].window_us
+    group, span = rows.groups.of_rows(), join.spec.inputs[i].span_us
     others = [m for m in range(len(join.sides)) if m != i]
     waits, enough = [], []
     for m in others:
         open_: Mask = ~join.promises[m].closed(rows)[group]
-        if window is not None:
-            open_ &= rows.time >= join.reached[m] - window
+        if span is not None:
+            open_ &= rows.bound >= join.reached[m] - span
         waits.append(open_)
         enough.append(open_ & ~join.sides[m].present(rows)[group])
     names = [join.spec.inputs[m].name for m in others]
     for code, chosen in _alike([*waits, *enough]):
         open_names = _named(names, code[: len(others)])
-        ends = rows.time[chosen] + window if window is not None and open_names else None
+        ends = rows.bound[chosen] + span if span is not None and open_names else None
         yield Kept(
             "tuples",
             len(chosen),

@@ -59,7 +59,7 @@ class UnboundedState(UserWarning):
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation if stream.heeded else None
+    source = stream.punctuation if stream.heeded and promises_keys(stream) else None
     if stream.heeded and (inner := finishing_join(stream)) is not None:
         return f"punctuations of join {inner.join}"
     if isinstance(source, Marked):
@@ -75,6 +75,15 @@ def closes_keys(stream: Stream) -> str | None:
     if stream.unique:
         return f"the unique key of {stream.name}"
     return None
+
+
+def promises_keys(stream: Stream) -> bool:
+    """Whether a promise of this stream can say something of its key; of other columns it says nothing."""
+    source = stream.punctuation
+    by_column = (
+        isinstance(source, Marked) and source.null_is_wildcard and set(stream.key) <= {*stream.speaks_of}
+    )
+    return stream.promised is None or by_column
 
 
 def finishing_join(stream: Stream) -> Inner | None:

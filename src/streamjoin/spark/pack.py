@@ -4,7 +4,7 @@ Runs in Spark's Python workers under `mapInArrow`. The JVM has already cast the 
 and turned event time into microseconds, so a batch comes in the join's physical layout, followed
 by the columns that say which rows are promises and where they stand:
 
-    h [t] k0… p0…  [mark]  [last]  [part off]
+    h [t [d]] k0… p0…  [mark [named]]  [last]  [part off]
 
 Rows of a control source come with the time of each promise, and where a key column is promised by
 ranges with their ends; a key is null where it is not a single value:
@@ -99,6 +99,7 @@ class Packer(Packing):
     sequenced: bool = False
     keep_unkeyed: bool = False  # rows with null keys are results of their own
     arrival: Arrival | None = None
+    stamped: bool = False  # results of another join, which tells how far their time has got
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
@@ -112,11 +113,13 @@ class Packer(Packing):
         at = None
         if self.sequenced:
             at = Positions(columns["part"].to_numpy(), offsets(columns["off"], self.name))
+        if marks is not None and "named" in columns:  # promises of other columns say nothing of the key
+            marks = marks & ~_flags(columns["named"])
         rows = self._rows(columns, keys, time, chosen)
         result = Arrivals(
             rows,
             self.layout.keys_only.empty(),
-            latest_us=latest_time(time, data),
+            latest_us=None if self.stamped else latest_time(time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
             unkeyed=self._unkeyed(columns, keys, time, data & ~has_key),
             rows_at=None if at is None else at.take(chosen),
@@ -136,6 +139,8 @@ class Packer(Packing):
         parts = [columns["h"]]
         if time is not None:
             parts.append(pa.array(time))
+        if self.layout.until:
+            parts.append(columns["d"])
         parts += keys
         parts += [_as_type(columns[f"p{i}"], dtype) for i, dtype in enumerate(self.layout.payload_types)]
         everything = self.layout.batch(parts)
