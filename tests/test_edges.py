@@ -154,19 +154,94 @@ def test_promises_of_a_column_that_is_joined_later_close_nothing_here(way):
     assert run.violations() == []
 
 
-@unbounded_is_meant
-@in_every_way
-def test_unique_and_arrival_count_where_the_key_is_joined(way):
-    """a is unique in x: rows of b find their a and go; of c.y nothing is known."""
+def orders(**options) -> sj.Joined:
+    """a(x) and c(y) are unique, b(x, y) promises both: everything is bounded."""
+    a, c = stream("a", "x p", unique=True), stream("c", "y r", unique=True)
     b = ends("b", "x y", key=["x", "y"])
-    joined = sj.join(stream("a", "x p", unique=True), b, stream("c", "y r", unique=True),
-                     on="a.x = b.x and b.y = c.y", name="abc")  # fmt: skip
+    return sj.join(a, b, c, on="a.x = b.x and b.y = c.y", name="abc", strict=True, **options)
+
+
+@in_every_way
+def test_a_promise_goes_on_to_the_operator_that_joins_its_column(way):
+    run = Story(orders(rates=AB_FIRST), way)
+    run.push("a", "x p\n1 10\n2 20")
+    run.push("c", "y r\n7 70\n8 80\n9 90")
+    assert run.push("b", "x y\n1 7\n2 8") == [(1, 10, 7, 70), (2, 20, 8, 80)]
+    assert run.held() == {"a": 2, "b": 0, "abc_1": 0, "c": 3}
+    run.push("b", "x y over\n- 7 true\n- 9 true")  # b holds nothing of them: no result with them follows
+    assert run.held() == {"a": 2, "b": 0, "abc_1": 0, "c": 1}
+    run.punctuate("b", x=[1, 2], y=sj.ANY)
+    assert run.held() == {"a": 0, "b": 0, "abc_1": 0, "c": 1}
+    run.punctuate("b", x=sj.ANY, y=8)
+    assert run.state() == EMPTY
+    assert run.violations() == []
+    assert run.punctuations() == ["<7>", "<8>", "<9>"]
+
+
+@in_every_way
+def test_a_promise_waits_while_tuples_it_speaks_of_are_held(way):
+    run = Story(orders(rates=AB_FIRST), way)
+    run.push("c", "y r\n7 70\n8 80")
+    run.push("b", "x y\n1 7\n2 8\n3 7")  # no a yet: all are held
+    run.punctuate("b", x=sj.ANY, y=[7, 8])
+    assert run.held() == {"a": 0, "b": 3, "abc_1": 0, "c": 2}
+    assert run.state().promises == 4  # two that wait, and the keys of c
+    assert run.push("a", "x p\n1 10\n2 20") == [(1, 10, 7, 70), (2, 20, 8, 80)]
+    assert run.held() == {"a": 2, "b": 1, "abc_1": 0, "c": 1}  # 8 has gone on, of 7 there is (3, 7)
+    assert run.push("a", "x p\n3 30") == [(3, 30, 7, 70)]
+    assert run.held() == {"a": 3, "b": 0, "abc_1": 0, "c": 0}
+    run.punctuate("b", x=sj.between(1, 3), y=sj.ANY)
+    assert not any(run.held().values())
+    assert run.violations() == []
+
+
+@in_every_way
+def test_a_promise_goes_on_over_two_operators(way):
+    a, c, d = (
+        stream("a", "x p", unique=True),
+        stream("c", "y r", unique=True),
+        stream("d", "z s", unique=True),
+    )
+    b = ends("b", "x y z", key=["x", "y", "z"])
+    rates = {"a": 1, "b": 1, "c": sj.Rate(9, rows_per_key=9), "d": sj.Rate(99, rows_per_key=99)}
+    on = "a.x = b.x and b.y = c.y and b.z = d.z"
+    joined = sj.join(a, b, c, d, on=on, name="j", rates=rates, strict=True)
+    assert [step.partition(" on ")[0] for step in joined.plan.steps[:3]] == [
+        "j_1: a ⋈ b", "j_2: j_1 ⋈ c", "j: j_2 ⋈ d"
+    ]  # fmt: skip
     run = Story(joined, way)
+    run.push("d", "z s\n5 50\n6 60")
+    run.push("b", "x y z\n1 7 5")
+    run.punctuate("b", x=sj.ANY, y=sj.ANY, z=[5, 6])
+    assert run.held()["d"] == 1  # 6
     run.push("a", "x p\n1 10")
+    assert run.held() == {"a": 1, "b": 0, "j_1": 1, "c": 0, "j_2": 0, "d": 1}
+    assert run.push("c", "y r\n7 70") == [(1, 10, 7, 5, 70, 50)]
+    assert run.held() == {"a": 1, "b": 0, "j_1": 0, "c": 1, "j_2": 0, "d": 0}
+    run.punctuate("b", x=1, y=sj.ANY, z=sj.ANY)
+    run.punctuate("b", x=sj.ANY, y=7, z=sj.ANY)
+    assert run.state() == EMPTY
+
+
+@in_every_way
+def test_a_row_that_breaks_a_promise_that_went_on_is_a_violation_there(way):
+    run = Story(orders(rates=AB_FIRST), way)
+    run.push("a", "x p\n1 10")
+    run.punctuate("b", x=sj.ANY, y=7)
+    assert run.push("b", "x y\n1 7") == NOTHING
+    assert run.push("c", "y r\n7 70") == NOTHING
+    assert run.violations() == [("abc_1", "after_promise", 7, 1, 10)]
+
+
+@unbounded_is_meant
+def test_propagate_false_passes_no_promise_on():
+    a, c = stream("a", "x p", unique=True), stream("c", "y r", unique=True)
+    b = ends("b", "x y", key=["x", "y"])
+    joined = sj.join(a, b, c, on="a.x = b.x and b.y = c.y", rates=AB_FIRST, propagate=False)
+    run = Story(joined)
     run.push("c", "y r\n7 70")
-    assert run.push("b", "x y\n1 7") == [(1, 10, 7, 70)]
-    run.punctuate("b", x=1, y=sj.ANY)
-    assert run.held()["a"] == 0
+    run.punctuate("b", x=sj.ANY, y=7)
+    assert run.held()["c"] == 1
 
 
 @unbounded_is_meant

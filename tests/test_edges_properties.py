@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -20,11 +21,11 @@ from hypothesis import strategies as st
 import streamjoin as sj
 from streamjoin.api import _lifted
 from streamjoin.batch import Batch
-from streamjoin.operators.elements import Reached
-from streamjoin.operators.letting_go import LettingGo
+from streamjoin.operators import passing
+from streamjoin.operators.carried import Carried
 from streamjoin.plan.order import forced
 from streamjoin.plan.planner import JoinOptions
-from tests.tables import at, rows, stream, table, unbounded_is_meant
+from tests.tables import EMPTY, at, rows, stream, table, unbounded_is_meant
 
 pytestmark = unbounded_is_meant
 SEEDS = st.integers(0, 2**32 - 1)
@@ -194,7 +195,7 @@ def play(drawn: Drawn, joined: sj.Joined, seed: int, *, crash: float = 0.0) -> C
             take(run.advance(one.name, at(rng.randint(30, 40))))
     for one in rng.sample(drawn.inputs, len(drawn.inputs)):
         take(run.end(one.name))
-    assert not any(run.state().rows.values())
+    assert run.state() == EMPTY
     return found
 
 
@@ -256,5 +257,10 @@ def test_planted_a_result_is_let_go_by_its_time(monkeypatch) -> None:
 
 
 def test_planted_the_fastest_input_below_tells_the_time(monkeypatch) -> None:
-    monkeypatch.setattr(LettingGo, "_pass_progress", lambda self: iter([Reached(max(self.reached))]))
+    monkeypatch.setattr(passing, "progress_of_results", lambda join: max(join.reached))
+    assert first_failure() is not None
+
+
+def test_planted_promises_go_on_while_tuples_they_speak_of_are_held(monkeypatch) -> None:
+    monkeypatch.setattr(Carried, "_held", lambda self, side, named, values: np.zeros(len(values[0]), bool))
     assert first_failure() is not None

@@ -224,6 +224,7 @@ class Inner:
     finishes: bool
     buckets: int = 1
     plan: Any = field(default=None, compare=False, repr=False)
+    passes: str | None = None  # whose promises about the stream's key it passes on, in words
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,8 @@ class Stream:
     ttl_us: int | None = None
     heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
     promised: tuple[str, ...] | None = None  # what its promises are about, where that is not its key
+    carried: tuple[str, ...] = ()  # columns that promises name for a later operator
+    later: tuple[tuple[str, ...], ...] = ()  # keys there, as far as this stream's promises name them
     stamps: tuple[str, ...] = ()  # of a join's results: columns of the latest time, and until when they count
     inner: Inner | None = None
     source: Any = field(default=None, compare=False, repr=False)
@@ -417,6 +420,11 @@ class Stream:
         """
         named = self.speaks_of
         return tuple(c for c in named if c not in self.key) if set(self.key) <= set(named) else named
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """The columns that a promise must leave open to say something here or to a later operator."""
+        return tuple(name for name in self.speaks_of if name not in (*self.key, *self.carried))
 
     @property
     def payload(self) -> tuple[str, ...]:

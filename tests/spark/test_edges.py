@@ -112,25 +112,42 @@ def test_a_star_of_batch_dataframes(spark: SparkSession) -> None:
 
 
 def test_promises_column_by_column(spark: SparkSession, tmp_path: Path) -> None:
-    """<1, *> of b closes x = 1, in the operator in which x is joined."""
-    b = {"x": [1, 2, None, 1], "y": [7, 8, 7, None], "over": [False, False, True, True]}
+    """Of b, <1, *> closes x = 1 in the first operator; <*, 7> goes on to the second, which joins y, once no
+    bucket of the first holds a row of it.
+    """
+    b = pa.schema({"x": pa.int64(), "y": pa.int64(), "over": pa.bool_()})
+    rows = [(1, 7, False), (2, 8, False), (3, 7, False), (None, 7, True), (None, 8, True)]
+    ends = [(1, None, True), (2, None, True), (3, None, True)]
     given = {
-        "a": pa.table({"x": [1, 2], "p": [10, 20]}),
-        "b": pa.table({**b}, pa.schema({"x": pa.int64(), "y": pa.int64(), "over": pa.bool_()})),
-        "c": pa.table({"y": [7, 8], "r": [70, 80]}),
+        "a": [pa.table({"x": [1, 2], "p": [10, 20]}), pa.table({"x": [3], "p": [30]})],
+        "b": [
+            pa.Table.from_pylist([dict(zip(b.names, row, strict=True)) for row in each], schema=b)
+            for each in (rows, ends)
+        ],
+        "c": [pa.table({"y": [7, 8], "r": [70, 80]}), pa.table({"y": [7, 8], "r": [70, 80]}).slice(0, 0)],
     }
-    frames_ = {name: stream_of(spark, tmp_path / name, [table]) for name, table in given.items()}
-    marked = sj.marked("over", null_is_wildcard=True)
+    frames_ = {name: stream_of(spark, tmp_path / name, each) for name, each in given.items()}
     joined = sj.join(
         sj.stream(frames_["a"], name="a", key="x", unique=True),
-        sj.stream(frames_["b"], name="b", key=["x", "y"], punctuation=marked),
+        sj.stream(
+            frames_["b"],
+            name="b",
+            key=["x", "y"],
+            punctuation=sj.marked("over", null_is_wildcard=True),
+        ),
         sj.stream(frames_["c"], name="c", key="y", unique=True),
         on="a.x = b.x and b.y = c.y",
         name="abc",
-        buckets=2,
+        buckets=3,
         rates=AB_FIRST,
+        strict=True,
     )
     found = run(joined, tmp_path / "checkpoint")
-    assert found.bag() == Counter([(1, 10, 7, 70), (2, 20, 8, 80)])
-    (lower,) = metrics(found, "abc_1")
-    assert (lower["a_purged"] + lower["a_dropped"], lower["b_rows"], lower["b_dropped"]) == (1, 2, 2)
+    assert found.bag() == Counter([(1, 10, 7, 70), (2, 20, 8, 80), (3, 30, 7, 70)])
+    assert found.violations == []
+    lower, upper = metrics(found, "abc_1"), metrics(found, "abc")
+    held = [[each["state_rows"], each["promises"]] for one in zip(lower, upper, strict=True) for each in one]
+    # (3, 7) and <*, 7>, which waits for it, beside the keys 1 and 2; above c with 7, of which 8 is over
+    assert held[0][0] == 3
+    assert held[1][0] == 1
+    assert held[2:] == [[0, 0], [0, 0]]

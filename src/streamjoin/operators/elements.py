@@ -59,6 +59,13 @@ class FinishedWide:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOn:
+    """Values of output columns with which no result follows, row by row; null is any value."""
+
+    promises: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """No result of a later batch has a time before this; only for a join that stamps its results."""
 
@@ -79,4 +86,4 @@ class Held:
     groups: int = 0
 
 
-Output: TypeAlias = Results | Finished | FinishedWide | Reached | Violation
+Output: TypeAlias = Results | Finished | FinishedWide | PassedOn | Reached | Violation

@@ -23,6 +23,7 @@ from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.carried import promise_rows
 from streamjoin.operators.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.promises import KeyPatterns
@@ -80,9 +81,7 @@ class Intake:
             order=look(rows) if self.monitored and self.stream.arrival is None else None,
         )
         if marks is not None:
-            result = self._with_marked(
-                result, self._about_key(table, _Marks(keys, at, np.flatnonzero(marks)))
-            )
+            result = self._with_marked(table, result, _Marks(keys, at, np.flatnonzero(marks)))
         source = self.stream.punctuation
         if isinstance(source, Closing):
             result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
@@ -105,8 +104,8 @@ class Intake:
         ]
         return replace(nothing, keys=self.key_batch(arrays))
 
-    def key_patterns(self, punctuation: Any) -> KeyPatterns | None:
-        """The key's patterns of a punctuation over all columns; None where it closes no key."""
+    def key_patterns(self, punctuation: Any) -> Sequence[Pattern] | None:
+        """What a punctuation over all columns says of those that promises name; None where it closes none."""
         schema = self.stream.schema
         if not isinstance(punctuation, Punctuation):
             raise BadInput(
@@ -119,7 +118,7 @@ class Intake:
                 f"{len(punctuation.patterns)} patterns, the stream {len(schema)} columns; give one for each"
             )
         positions = [schema.names.index(name) for name in self.stream.speaks_of]
-        patterns = self.of_key(punctuation.key_patterns(positions))
+        patterns = punctuation.key_patterns(positions)
         for i, one in enumerate(punctuation.patterns):
             if i not in positions:
                 check(one, schema.field(i).type)
@@ -136,26 +135,63 @@ class Intake:
             for one, mine, common in zip(given, own, self.layout.key_types, strict=True)
         )
 
-    def of_key(self, given: Sequence[Pattern]) -> KeyPatterns | None:
-        """A promise, one pattern for each column it names, on the key; None where it says nothing of it."""
-        said = dict(zip(self.stream.speaks_of, given, strict=True))
-        if any(said[name] != ANY for name in self.stream.unnamed):
-            return None
-        return self.in_key_types([said.get(name, ANY) for name in self.stream.key])
+    def said(self, given: Sequence[Pattern]) -> Arrivals:
+        """A promise, one pattern for each column it names, as arrivals of its own."""
+        stream = self.stream
+        own = [widened(one, stream.type_of(name), stream.type_of(name)) for name, one in self._named(given)]
+        said = dict(zip(stream.speaks_of, given if stream.promised is None else own, strict=True))
+        if all(said[name] == ANY for name in stream.unnamed):
+            return self.promise(self.in_key_types([said.get(name, ANY) for name in stream.key]))
+        columns = [said.get(name, ANY) for name in (*stream.key, *stream.carried)]
+        listed = [(None,) if one == ANY else _constants(one) for one in columns]
+        nothing = Arrivals.nothing(self.layout)
+        if any(values is None for values in listed) or any(said[name] != ANY for name in stream.unheard):
+            return nothing  # ranges are not passed on
+        rows = list(itertools.product(*(values or () for values in listed)))
+        types = [stream.type_of(name) for name in (*stream.key, *stream.carried)]
+        arrays = [pa.array([row[i] for row in rows], dtype) for i, dtype in enumerate(types)]
+        return replace(nothing, carried=promise_rows(arrays, np.zeros(len(rows), np.int64)))
 
-    def _about_key(self, table: pa.Table, marks: _Marks) -> _Marks:
-        """Those of the punctuation rows that say something of the key."""
-        if self.stream.promised is None:
-            return marks
-        chosen = pa.array(marks.rows)
-        open_: Mask = np.ones(len(marks.rows), np.bool_)
-        for name in self.stream.unnamed:
-            open_ &= ~valid([self._column(table, name, self.stream.type_of(name)).take(chosen)])
-        keys = [
-            key if name in self.stream.promised else pa.nulls(len(table), key.type)
-            for name, key in zip(self.stream.key, marks.keys, strict=True)
+    def _named(self, given: Sequence[Pattern]) -> list[tuple[str, Pattern]]:
+        return [] if self.stream.promised is None else list(zip(self.stream.speaks_of, given, strict=True))
+
+    def told(self, table: pa.Table, result: Arrivals) -> Arrivals:
+        """With what a lower join promises of its results: values of columns, null is any value."""
+        absent = [pa.nulls(len(table), one.type) for one in self.stream.schema]
+        names = self.stream.schema.names
+        columns = [
+            table.column(name) if name in table.column_names else nulls
+            for name, nulls in zip(names, absent, strict=True)
         ]
-        return _Marks(keys, marks.at, marks.rows[open_])
+        whole = pa.table(columns, names)
+        marks = _Marks(self._keys(whole), None, np.arange(len(whole)))
+        return self._with_marked(whole, result, marks, may_be_wide=True)
+
+    def _of_later(self, table: pa.Table, result: Arrivals, marks: _Marks) -> tuple[Arrivals, _Marks]:
+        """The punctuation rows that say something of the key, and on their way those for later operators."""
+        stream = self.stream
+        if stream.promised is None:
+            return result, marks
+        chosen = pa.array(marks.rows)
+
+        def named(names: Sequence[str]) -> Mask:
+            mask: Mask = np.zeros(len(marks.rows), np.bool_)
+            for name in names:
+                mask |= valid([self._column(table, name, stream.type_of(name)).take(chosen)])
+            return mask
+
+        about_key = ~named(stream.unnamed)
+        keys = [
+            key if name in stream.promised else pa.nulls(len(table), key.type)
+            for name, key in zip(stream.key, marks.keys, strict=True)
+        ]
+        on_way = marks.rows[~about_key & ~named(stream.unheard)]
+        if stream.carried and len(on_way):
+            columns = [self._column(table, name, stream.type_of(name)) for name in stream.carried]
+            by = np.zeros(len(table), np.int64) if marks.at is None else marks.at.partition
+            rows = promise_rows([*keys, *columns], by).take(pa.array(on_way))
+            result = replace(result, carried=rows)
+        return result, _Marks(keys, marks.at, marks.rows[about_key])
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
@@ -268,11 +304,14 @@ class Intake:
         keys = [canonical(key) for key in keys]
         return self.layout.keys_only.batch([pa.array(self.hash(keys)), *keys])
 
-    def _with_marked(self, result: Arrivals, marks: _Marks) -> Arrivals:
+    def _with_marked(
+        self, table: pa.Table, result: Arrivals, marks: _Marks, *, may_be_wide: bool = False
+    ) -> Arrivals:
+        result, marks = self._of_later(table, result, marks)
         if len(marks.rows) == 0:
             return result
         source = self.stream.punctuation
-        may_be_wide = isinstance(source, Marked) and source.null_is_wildcard
+        may_be_wide |= isinstance(source, Marked) and source.null_is_wildcard
         single, wide, patterns = sort_marks(marks.keys, marks.rows, self.stream.name, may_be_wide=may_be_wide)
         return replace(
             result,

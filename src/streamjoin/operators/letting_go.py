@@ -20,8 +20,9 @@ from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.calibration import Calibration, Outlook, Size
+from streamjoin.operators.carried import Carried
 from streamjoin.operators.deferral import Debts
-from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Reached, Results
+from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Results
 from streamjoin.operators.group_by import GroupBy
 from streamjoin.operators.monitor import Monitor, Seen
 from streamjoin.operators.pledges import Pledges
@@ -66,6 +67,7 @@ class LettingGo:
         self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
         only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
         self.telling = Telling(spec.key_types, only_end=only_end) if spec.feeds_join else None
+        self.carried = [Carried(one) for one in spec.inputs]
         self.unsettled: list[Batch] = []
         self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
@@ -81,7 +83,7 @@ class LettingGo:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        pledged = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
+        pledged = sum(map(len, self.pledges)) + sum(map(len, self.scheduled)) + sum(map(len, self.carried))
         promises = sum(map(len, self.promises)) + pledged + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
         residency = self.names.residency
@@ -304,17 +306,6 @@ class LettingGo:
             told = self.telling.take(self.unsettled)
             if told:
                 yield FinishedWide(told)
-
-    def _pass_progress(self) -> Iterator[Output]:
-        """Tell the join that follows how far event time has got.
-
-        A later result has a new component, whose time is at least the progress of its input.
-        """
-        if self.debts is not None and self.debts.owed.any():
-            return  # results of any time may still follow
-        reached = [at for at, ended in zip(self.reached, self.progress.ended, strict=True) if not ended]
-        if reached and min(reached) > NO_PROGRESS:
-            yield Reached(min(reached))
 
     # Time
 

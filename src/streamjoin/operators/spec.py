@@ -45,6 +45,8 @@ class InputSpec:
     partitioned: bool = False  # the order of arrival holds within each source partition
     heeds_promises: bool = True  # False for operators that know no punctuations
     closes: str | None = None  # what closes keys on it, in words
+    carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
+    later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: of the key, then the carried
 
     @property
     def span_us(self) -> int | None:

@@ -41,6 +41,7 @@ from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.elements import Output, Results
 from streamjoin.operators.letting_go import LettingGo, NewPromise
 from streamjoin.operators.matches import Matches
+from streamjoin.operators.passing import passed_on
 from streamjoin.operators.probe import Find, Probe
 from streamjoin.operators.queues import InputQueue, Standing
 from streamjoin.operators.selectivity import SAMPLE
@@ -91,8 +92,8 @@ class StreamJoin(LettingGo):
         yield from self._work_off(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
         yield from self._settle_due(idle=True, ended=all(self.progress.ended))
         yield from self._tell()
-        if self.spec.stamps:
-            yield from self._pass_progress()
+        if self.spec.feeds_join:
+            yield from passed_on(self)
         for side in self.sides:
             side.drop_dead()
         if self.spec.monitored:
@@ -133,6 +134,7 @@ class StreamJoin(LettingGo):
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
         self.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
+        self.carried[i].add(arrived.carried)
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation

@@ -149,6 +149,10 @@ def _facts(stream: Stream) -> list[str]:
 
 def _passed_on(inner: Inner) -> str:
     said = f"result of join {inner.join}"
+    if inner.passes is not None:
+        return (
+            f"{said}, which passes on {inner.passes} about its key once no tuple that they speak of is held"
+        )
     if inner.places is None:
         propagates = inner.plan.spec.propagate
         why = "whose punctuations are of another key" if propagates else "which announces no keys"

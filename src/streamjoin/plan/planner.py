@@ -276,6 +276,10 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,
         heeds_promises=stream.heeded,
         closes=closes_keys(stream),
+        carried=tuple(stream.payload.index(name) for name in stream.carried),
+        later=tuple(
+            tuple((*stream.key, *stream.carried).index(name) for name in names) for names in stream.later
+        ),
     )
 
 

@@ -61,7 +61,8 @@ def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
     source = stream.punctuation if stream.heeded and promises_keys(stream) else None
     if stream.heeded and (inner := finishing_join(stream)) is not None:
-        return f"punctuations of join {inner.join}"
+        passed = f"{inner.passes}, passed on by join {inner.join}"
+        return f"punctuations of join {inner.join}" if inner.passes is None else passed
     if isinstance(source, Marked):
         return f"punctuations of {stream.name} (rows marked {source.column})"
     if isinstance(source, Closing):
@@ -87,9 +88,14 @@ def promises_keys(stream: Stream) -> bool:
 
 
 def finishing_join(stream: Stream) -> Inner | None:
-    """The join whose result the stream is, where it finishes keys and has the stream's key."""
+    """The join whose result the stream is, where it closes keys of the stream.
+
+    It finishes keys and has the stream's key, or passes on what its inputs promise of that one.
+    """
     inner = stream.inner
-    return inner if inner is not None and inner.places is not None and inner.finishes else None
+    if inner is None or (inner.passes is None and (inner.places is None or not inner.finishes)):
+        return None
+    return inner
 
 
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
@@ -155,7 +161,8 @@ def _assumed(stream: Stream, other: Stream) -> str:
     if other.unique or (source is None and isinstance(other.arrival, Clustered)):
         needs.append(f"every key of {stream.name} appears in {other.name}")
     elif (inner := finishing_join(other)) is not None:
-        needs.append(f"every key of {stream.name} appears in an input of join {inner.join}")
+        where = "is promised there" if inner.passes else f"appears in an input of join {inner.join}"
+        needs.append(f"every key of {stream.name} {where}")
     elif source is not None:
         needs.append(f"every key of {stream.name} is promised there")
     if isinstance(other.arrival, Ordered):

@@ -26,6 +26,8 @@ from streamjoin.operators.spilling import SpillAbove
 from streamjoin.plan.edges import STAMPS, Graph
 from streamjoin.plan.planner import JoinOptions, Part, Plan, plan_join
 
+Keys = tuple[tuple[int, ...], ...]  # of several operators, by classes
+
 # What the results of a plan are as an input with this key: what is taken over, and on Spark their DataFrame.
 Lift = Callable[[Plan, tuple[str, ...]], tuple[Inner, Any]]
 
@@ -80,16 +82,18 @@ class Planner:
     def plan(self, tree: Tree, name: str, *, last: bool) -> Plan:
         """The plan of an operator; those below it have the names `<name of the join>_<number>`."""
         names = {below: f"{self.options.name}_{n}" for n, below in enumerate(tree.operators(), 1)}
-        return self._plan(tree, {**names, tree: name}, last=last)
+        return self._plan(tree, {**names, tree: name}, (), last=last)
 
-    def _plan(self, tree: Tree, names: dict[Tree, str], *, last: bool) -> Plan:
+    def _plan(self, tree: Tree, names: dict[Tree, str], above: Keys, *, last: bool) -> Plan:
+        """The plan of an operator; `above` are the keys of those that its results go through."""
         streams, columns = [], [self.graph.class_name(number) for number in tree.key]
         for part in tree.parts:
             if part.parts:
-                streams.append(self.results(part, self._plan(part, names, last=False), tree.key))
+                below = self._plan(part, names, (tree.key, *above), last=False)
+                streams.append(self.results(part, below, (tree.key, *above)))
                 columns += streams[-1].payload
             else:
-                streams.append(self.leaf(part.inputs[0], tree.key))
+                streams.append(self.leaf(part.inputs[0], tree.key, above))
                 columns += self._named(part.inputs[0], streams[-1].payload)
         shown = tuple(self.graph.names.values()) if last else None
         options = replace(self.options, name=names[tree], zoned=_zoned(self.graph.streams))
@@ -98,7 +102,7 @@ class Planner:
         part_of = Part(tuple(columns), () if last else self.stamps(tree), shown)
         return replace(plan_join(streams, options, part_of), steps=(f"part of join {self.options.name}",))
 
-    def leaf(self, number: int, key: tuple[int, ...]) -> Stream:
+    def leaf(self, number: int, key: tuple[int, ...], above: Keys) -> Stream:
         """An input as the operator with this key sees it."""
         stream = self.graph.streams[number]
         classes = self.graph.classes
@@ -109,16 +113,33 @@ class Planner:
             return _reordered(seen, stream)
         marked = stream.punctuation if isinstance(stream.punctuation, Marked) else None
         inner = None if stream.inner is None else replace(stream.inner, places=None)
-        return replace(seen, unique=False, arrival=None, punctuation=marked, promised=stream.key, inner=inner)
+        changed = replace(
+            seen, unique=False, arrival=None, punctuation=marked, promised=stream.key, inner=inner
+        )
+        named = {
+            i: one.columns[number] for i, one in enumerate(classes) if one.columns.get(number) in stream.key
+        }
+        return self._carrying(changed, named, above)
 
-    def results(self, tree: Tree, plan: Plan, key: tuple[int, ...]) -> Stream:
-        """The results of an operator as an input of the one with this key."""
+    def _carrying(self, stream: Stream, named: dict[int, str], above: Keys) -> Stream:
+        """With what promises that name these classes can say to later operators."""
+        later = [tuple(named[each] for each in key if each in named) for key in above]
+        useful = tuple(names for names in later if not set(names) <= set(stream.key))
+        if not useful or not self.options.propagate:
+            return stream
+        carried = tuple(dict.fromkeys(name for names in useful for name in names if name not in stream.key))
+        return replace(stream, carried=carried, later=useful)
+
+    def results(self, tree: Tree, plan: Plan, keys: Keys) -> Stream:
+        """The results of an operator as an input of the one with the first key; the others follow later."""
+        key, above = keys[0], keys[1:]
         columns = tuple(self.graph.class_name(each) for each in key)
         below = [self.graph.streams[i] for i in tree.inputs]
         windows = [stream.window_us for stream in below if stream.window_us is not None]
         stamps = plan.spec.stamps
         inner, frame = self.lift(plan, columns)
-        return Stream(
+        passes = self._passes(tree, plan, key)
+        stream = Stream(
             plan.options.name,
             plan.spec.emits,
             columns,
@@ -127,9 +148,34 @@ class Planner:
             lateness_us=0 if len(stamps) == 2 else None,
             on_violation="keep" if any(stream.on_violation == "keep" for stream in below) else "drop",
             stamps=stamps,
-            inner=inner,
+            inner=replace(inner, passes=passes),
             source=frame,
         )
+        if not any(one.carried for one in plan.spec.inputs):
+            return stream
+        named = {each: self.graph.class_name(each) for each in tree.classes}
+        stream = replace(stream, promised=columns)
+        carrying = self._carrying(stream, named, above)
+        return replace(carrying, promised=(*columns, *carrying.carried))
+
+    def _passes(self, tree: Tree, plan: Plan, key: tuple[int, ...]) -> str | None:
+        """Whose promises close keys of the results: an input's that can name just these columns.
+
+        They go on when its tuples have gone, so those must be bounded.
+        """
+        for part, stream, bound in zip(tree.parts, plan.streams, plan.bounds, strict=True):
+            if not bound.tuples or not stream.carried:
+                continue
+            if part.parts:
+                inner: Inner = stream.inner  # type: ignore[assignment]  # what is below an operator is one
+                found = self._passes(part, inner.plan, key)
+                if found is not None:
+                    return found
+                continue
+            columns = {self.graph.classes[each].columns.get(part.inputs[0]) for each in key}
+            if _can_name(stream, columns):
+                return f"punctuations of {stream.name}"
+        return None
 
     def stamps(self, tree: Tree) -> tuple[str, ...]:
         """The stamps of an operator's results: both where a window counts, else the time if there is one."""
@@ -144,6 +190,12 @@ class Planner:
             self.graph.class_name(of_class[name]) if name in of_class else self.graph.names[number, name]
             for name in columns
         ]
+
+
+def _can_name(stream: Stream, columns: set[str | None]) -> bool:
+    """Whether a marked row can name just these columns."""
+    source, known = stream.punctuation, {*stream.speaks_of}
+    return isinstance(source, Marked) and (columns == known or (columns < known and source.null_is_wildcard))
 
 
 def _reordered(seen: Stream, declared: Stream) -> Stream:

@@ -7,7 +7,8 @@ frames would convert them value by value.
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
 them. It carries rows, punctuations and violations side by side (`elements()`, `write()`), and rows
 of nested types. A join that feeds another also emits what is over beyond single keys (WIDE), as texts
-under the number of the bucket that tells it, and one that stamps its results how far event time has got.
+under the number of the bucket that tells it, promises about a later key (CARRIED) in the same way, and
+how far event time has got.
 
 In both, each bucket adds one row per metric and batch: `_id` is its number, `_m` its value.
 """
@@ -22,12 +23,12 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.operators.announce import punctuations_of
-from streamjoin.operators.elements import Finished, FinishedWide, Output, Reached, Results
+from streamjoin.operators.elements import Finished, FinishedWide, Output, PassedOn, Reached, Results
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
-ROWS, PUNCTUATIONS, VIOLATIONS, WIDE, PROGRESS = range(5)
+ROWS, PUNCTUATIONS, VIOLATIONS, WIDE, PROGRESS, CARRIED = range(6)
 KIND_NAMES = ("row", "punctuation", "violation")
 TAGS = ("_kind", "_input", "_punctuation", "_reason")
 METRIC = "_id"  # null on everything that is not a metric
@@ -91,6 +92,8 @@ class Packed:
         elif isinstance(output, FinishedWide):
             texts = [Punctuation(patterns).text() for patterns in output.patterns]
             kind, number, data = WIDE, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
+        elif isinstance(output, PassedOn):
+            kind, number, data = CARRIED, bucket, output.promises
         elif isinstance(output, Reached):
             data = pa.RecordBatch.from_arrays([pa.array([output.time_us])], ["time"])
             kind, number = PROGRESS, bucket

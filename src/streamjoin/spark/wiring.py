@@ -14,7 +14,7 @@ import hashlib
 import json
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -213,6 +213,7 @@ class SparkJoin:
             keep_unkeyed=number in self.spec.how.preserved,
             arrival=stream.arrival,
             stamped=bool(stream.stamps),
+            carried=spec.carried,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
@@ -259,8 +260,8 @@ class SparkJoin:
         if isinstance(source, Marked):
             columns.append(F.col(quoted(source.column)).alias("mark"))
             if stream.unnamed:
-                named = [F.col(quoted(name)).isNotNull() for name in stream.unnamed]
-                columns.append(reduce(operator.or_, named).alias("named"))
+                columns.append(_any_named(stream.unnamed).alias("named"))
+                columns.append(_any_named(stream.unheard).alias("unheard"))
         if isinstance(source, Closing):
             columns.append(F.expr(source.condition).cast("boolean").alias("last"))
         if stream.sequence:
@@ -281,6 +282,11 @@ class SparkJoin:
     def _cache_name(self) -> str:
         text = json.dumps(self.spec.identity(), sort_keys=True)
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _any_named(columns: Sequence[str]) -> Any:
+    """Whether one of the columns has a value."""
+    return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
 
 
 def _check_names(names: list[str]) -> None:
