@@ -251,7 +251,7 @@ class Stream:
     heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
     promised: tuple[str, ...] | None = None  # what its promises are about, where that is not its key
     carried: tuple[str, ...] = ()  # columns that promises name for a later operator
-    later: tuple[tuple[str, ...], ...] = ()  # keys there, as far as this stream's promises name them
+    later: tuple[tuple[str, ...], ...] = ()  # the keys there that promises may name
     stamps: tuple[str, ...] = ()  # of a join's results: columns of the latest time, and until when they count
     inner: Inner | None = None
     source: Any = field(default=None, compare=False, repr=False)

@@ -5,7 +5,8 @@ no result with y = 7 follows, and the operator that joins y may be told. Until t
 Worked case: b holds (1, 7) and (2, 8) when `<*, 7>` and `<*, 9>` come: 9 goes on at once, 7 when x = 1 lets
 (1, 7) go.
 
-A promise is a row over the input's key columns and its `carried` ones; null is a wildcard. Where several
+A promise is a row over the input's key columns and its `carried` ones; null is a wildcard. It is kept if it
+names just the columns of a later key, and so is a single key there, which is forgotten in time. Where several
 partitions of a source, or several buckets of a lower operator, each speak for themselves, it counts when
 all have made it; who made it is the last column.
 
@@ -49,7 +50,7 @@ class Carried:
         return len(self.rows)
 
     def add(self, promised: pa.RecordBatch | None) -> None:
-        """Promises that have come; those that no later key can use are not kept."""
+        """Promises that have come; those that are no later key are not kept."""
         if promised is None or not self._spec.carried:
             return
         *columns, by = promised.columns
@@ -57,7 +58,7 @@ class Carried:
         named = np.stack([valid([column]) for column in columns])
         useful: Mask = np.zeros(len(by), np.bool_)
         for later in self._spec.later:
-            useful |= ~np.delete(named, later, axis=0).any(axis=0)
+            useful |= named[list(later)].all(axis=0) & ~np.delete(named, later, axis=0).any(axis=0)
         new = self.layout.batch([pa.array(hash_keys(columns)), *columns, by]).where(useful)
         together = concat(self.layout, [self.rows, new]).sorted()
         first = first_of_each(together.groups.of_rows(), together.payload[0].to_numpy())

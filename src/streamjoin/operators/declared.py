@@ -41,6 +41,7 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
                 "idle (us)": one.idle_us,
                 "partitions": one.partitions,
                 "closes": one.closes,
+                "carried": one.carried,
             }
             for one in spec.inputs
         ],
@@ -110,6 +111,7 @@ def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[st
         arrival=None if arrival is None else _arrival(arrival),
         partitioned=arrival is not None and arrival.endswith("in each partition"),
         closes=told.get("closes"),
+        carried=tuple(told.get("carried", ())),
     )
 
 

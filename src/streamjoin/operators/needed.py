@@ -146,7 +146,7 @@ def _input(join: StreamJoin, i: int) -> InputHeld:
         side.dead_rows,
         side.nbytes,
         sum(1 for _ in side.runs),
-        len(promises) + len(join.pledges[i]) + len(join.scheduled[i]),
+        len(promises) + len(join.pledges[i]) + len(join.scheduled[i]) + len(join.carried[i]),
         sum(each.nbytes for each in _promise_sides(join, i)),
         promises.ended,
         (int(rows.time.min()), int(rows.time.max())) if timed else None,
@@ -192,6 +192,8 @@ def _promises(join: StreamJoin, i: int) -> Iterator[Kept]:
     for what, found in wide.items():
         if len(found):
             yield Kept(what, len(found))
+    if len(join.carried[i]):
+        yield Kept("carried promises", len(join.carried[i]))
     pledges, scheduled = join.pledges[i], join.scheduled[i]
     if len(pledges):
         rows = pledges.side.live()

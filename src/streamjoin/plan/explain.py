@@ -33,7 +33,7 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "operator": None if operator is None else {"name": operator, "says": PRESETS[operator].says},
         "key_types": [str(dtype) for dtype in plan.spec.key_types],
         "inputs": [{"name": s.name, "key": list(s.key), "known": _facts(s)} for s in plan.streams],
-        "result": list(plan.spec.emits.names),
+        "result": [name for name in plan.spec.emits.names if name not in plan.spec.stamps],
         "operators": list(plan.steps),
         "choices": [{"choice": choice, "why": why} for choice, why in plan.reasons],
         "groups": about_groups(plan),
@@ -41,7 +41,7 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "bounded": all(bound.tuples and bound.promises for bound in plan.bounds),
         "predicted": None,
         "below": {
-            s.name: described(s.inner.plan, rates if s.inner.plan.steps else None, after)
+            s.name: described(s.inner.plan, rates if plan.steps and s.inner.plan.steps else None, after)
             for s in plan.streams
             if s.inner is not None
         },

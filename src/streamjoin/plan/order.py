@@ -51,7 +51,8 @@ class Cost:
         )
 
     def __str__(self) -> str:
-        return f"{self.unbounded} unbounded, {self.rows:,.0f} rows"
+        free = f"{self.unbounded} inputs that nothing bounds, " if self.unbounded else ""
+        return f"{free}{self.rows:,.0f} rows held or handed on in the first hour"
 
 
 def plan_edges(
@@ -83,9 +84,7 @@ def _planned(graph: Graph, tree: Tree, options: JoinOptions, lift: Lift, why: tu
     planner = Planner(graph, shared_memory(options, len(operators)), lift)
     plan = planner.plan(tree, options.name, last=True)
     names = [*(f"{options.name}_{n}" for n in range(1, len(operators))), options.name]
-    return replace(
-        plan, options=options, steps=(*_steps(graph, dict(zip(operators, names, strict=True))), *why)
-    )
+    return replace(plan, steps=(*_steps(graph, dict(zip(operators, names, strict=True))), *why))
 
 
 def _steps(graph: Graph, names: Mapping[Tree, str]) -> list[str]:
@@ -136,7 +135,10 @@ def _cheapest(graph: Graph, options: JoinOptions, rates: Rates) -> tuple[Tree, t
     best, _, tree = ranked[0]
     if len(ranked) == 1:
         return tree, () if len(tree.parts) == len(graph.streams) else ("there is no other order",)
-    return tree, (f"the cheapest of {len(ranked)} orders: {best}; the next {ranked[1][0]}",)
+    if ranked[-1][0] == best:
+        return tree, (f"all {len(ranked)} orders are estimated to cost the same: {best}",)
+    dearer = next(cost for cost, *_ in ranked if cost != best)
+    return tree, (f"the cheapest of {len(ranked)} orders by estimate: {best}; the next: {dearer}",)
 
 
 def _costs(graph: Graph, options: JoinOptions, rates: Rates) -> Callable[[Tree], Cost]:

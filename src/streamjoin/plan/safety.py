@@ -134,7 +134,11 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
         advice = [*_how_keys_end(open_ended), *_last_resorts(stream)]
     elif not promises:
         forgotten = f"so that closed keys of {stream.name} are forgotten"
-        advice = [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
+        ways = [
+            _how_keys_of_end(other) if _below(other) else f"punctuation= or arrival= on {other.name}"
+            for other in open_ended
+        ]
+        advice = [f"{way}, {forgotten}" for way in ways]
     return Bound(stream.name, tuples, promises, tuple(why), tuple(advice), loses)
 
 
@@ -207,10 +211,18 @@ def _ttl(stream: Stream, *, bounded: bool) -> tuple[Reason, str | None]:
 
 
 def _how_keys_end(open_ended: Sequence[Stream]) -> list[str]:
-    return [
-        f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
-        for other in open_ended
-    ]
+    return [_how_keys_of_end(other) for other in open_ended]
+
+
+def _how_keys_of_end(other: Stream) -> str:
+    if _below(other) is None:
+        return f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
+    return f"punctuation=sj.marked(…) of {', '.join(other.key)} on the input of {_below(other)} that has it"
+
+
+def _below(stream: Stream) -> str | None:
+    """The operator of the same join whose results the stream is."""
+    return stream.inner.join if stream.inner is not None and stream.inner.plan.steps else None
 
 
 def _last_resorts(stream: Stream) -> list[str]:
@@ -220,6 +232,8 @@ def _last_resorts(stream: Stream) -> list[str]:
         if value is None
     )
     needs = f" (with {missing} on {stream.name})" if missing else ""
+    if _below(stream) is not None:
+        return [f"window= on an input of {_below(stream)} (with time= and lateness= on every input)"]
     return [
         f"window= on {stream.name} (with time= and lateness= on every input)",
         f"ttl= on {stream.name} as a last resort, which loses tuples{needs}",

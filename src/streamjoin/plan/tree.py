@@ -123,7 +123,7 @@ class Planner:
 
     def _carrying(self, stream: Stream, named: dict[int, str], above: Keys) -> Stream:
         """With what promises that name these classes can say to later operators."""
-        later = [tuple(named[each] for each in key if each in named) for key in above]
+        later = [tuple(named[each] for each in key) for key in above if named.keys() >= {*key}]
         useful = tuple(names for names in later if not set(names) <= set(stream.key))
         if not useful or not self.options.propagate:
             return stream

@@ -116,7 +116,6 @@ class PassedPacker(Packer):
         named: Mask = np.zeros(passed.num_rows, np.bool_)
         for n in self.carried:
             named |= valid([columns[f"p{n}"]])
-        columns["named"], columns["unheard"] = pa.array(named), pa.array(~named)
         at = Positions(by, np.zeros(len(by), np.int64))
         keys, rows = self.keys(columns), np.arange(len(by))
         result = self.with_later(result, columns, keys, (rows[named], at))
