@@ -30,6 +30,7 @@ from streamjoin.plan.chain import inner_of
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.grouping import grouped
+from streamjoin.plan.order import plan_edges
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
 if TYPE_CHECKING:
@@ -169,8 +170,14 @@ def join(
     propagate: bool = True,
     buckets: int | None = None,
     strict: bool = False,
+    on: str | Sequence[str] | None = None,
+    rates: Mapping[str, Rate | float] | None = None,
 ) -> Joined:
-    """Join two or more streams on their keys, matched by position.
+    """Join two or more streams on their keys, matched by position; or `on` other columns.
+
+    `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
+    few operators as possible, one after another in one query, in the order that is estimated to cost least.
+    `rates` (rows per second by stream, or a `Rate` that says more) makes that estimate better.
 
     A join whose state nothing bounds starts with a warning (`UnboundedState`), or is refused here where
     `strict` is asked for.
@@ -178,7 +185,17 @@ def join(
     options = JoinOptions(
         name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
+    if on is not None:
+        return Joined(plan_edges(inputs, on, options, rates, _lifted))
+    if rates is not None:
+        raise InvalidJoin("rates= helps to order the operators of a join with on=; give it to explain()")
     return Joined(plan_join(inputs, options))
+
+
+def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:
+    """The results of a lower operator as an input of the next."""
+    declared = {"punctuation": None, "arrival": None, "sequence": None}
+    return Joined(plan)._as_input(plan.options.name, key, declared)  # noqa: SLF001
 
 
 @dataclass(frozen=True)

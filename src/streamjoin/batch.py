@@ -4,6 +4,7 @@ A `Batch` is one Arrow record batch in a fixed physical layout:
 
     h       int64   hash of the key
     t       int64   event time in microseconds (only where the input has a time)
+    d       int64   the latest time of a result it may be part of (only of another join's results)
     k0 k1…          key columns, cast to the join's common types, never null
     p0 p1…          the other columns a result needs, in declared order
 
@@ -39,12 +40,20 @@ class Layout:
     key_types: tuple[pa.DataType, ...]
     timed: bool = False
     payload_types: tuple[pa.DataType, ...] = ()
+    until: bool = False  # only with a time
+
+    @property
+    def first_key(self) -> int:
+        """The number of the first key column."""
+        return 1 + self.timed + self.until
 
     @cached_property
     def schema(self) -> pa.Schema:
         fields = [pa.field("h", pa.int64(), nullable=False)]
         if self.timed:
             fields.append(pa.field("t", pa.int64(), nullable=False))
+        if self.until:
+            fields.append(pa.field("d", pa.int64(), nullable=False))
         fields += [pa.field(f"k{i}", dtype) for i, dtype in enumerate(self.key_types)]
         fields += [pa.field(f"p{i}", dtype) for i, dtype in enumerate(self.payload_types)]
         return pa.schema(fields)
@@ -106,13 +115,26 @@ class Batch:
         return array
 
     @cached_property
+    def bound(self) -> Ints:
+        """The time that lets each row go: its `until` where the layout has one, else its own time."""
+        array: Ints = self.data.column(2).to_numpy() if self.layout.until else self.time
+        return array
+
+    def windows(self, rows: Ints, window_us: int | None) -> int | Ints | None:
+        """How long after its time each of the rows may still join: its own where the layout has one."""
+        if window_us is None or not self.layout.until:
+            return window_us
+        own: Ints = self.bound[rows] - self.time[rows]
+        return own
+
+    @cached_property
     def keys(self) -> list[Any]:
-        first = 2 if self.layout.timed else 1
+        first = self.layout.first_key
         return [self.data.column(first + i) for i in range(len(self.layout.key_types))]
 
     @cached_property
     def payload(self) -> list[Any]:
-        first = (2 if self.layout.timed else 1) + len(self.layout.key_types)
+        first = self.layout.first_key + len(self.layout.key_types)
         return [self.data.column(first + i) for i in range(len(self.layout.payload_types))]
 
     @cached_property

@@ -126,12 +126,15 @@ class ChainRun(LocalRun):
     def _passed(self, i: int, table: pa.Table) -> Arrivals:
         """Results and punctuations of a lower join as arrivals of the input they are."""
         below, intake, places = self._below[i], self._intakes[i], self._inner[i].places
-        finished, wide = below._finished, below._finished_wide
-        below._finished, below._finished_wide = [], []
-        found = intake.arrivals(table)
+        finished, wide, told = below._finished, below._finished_wide, below._passed_on
+        below._finished, below._finished_wide, below._passed_on = [], [], []
+        found = replace(intake.arrivals(table), progress_us=below._reached)
+        if told:
+            found = intake.told(pa.concat_tables(map(_as_table, told), promote_options="default"), found)
         if places is None:
             everything: KeyPatterns = tuple(ANY for _ in self.plan.spec.key_types)
-            return replace(found, patterns=tuple(everything for each in wide if is_everything(each)))
+            ends = [everything for each in wide if is_everything(each)]
+            return replace(found, patterns=(*found.patterns, *ends))
         types = self.plan.spec.key_types
         keys = [
             intake.key_batch(
@@ -140,7 +143,9 @@ class ChainRun(LocalRun):
             for keys in finished
         ]
         patterns = tuple(intake.in_key_types([each[place] for place in places]) for each in wide)
-        return replace(found, keys=concat(found.keys.layout, keys), patterns=patterns)
+        return replace(
+            found, keys=concat(found.keys.layout, [found.keys, *keys]), patterns=(*found.patterns, *patterns)
+        )
 
     # What is asked for
 
@@ -200,6 +205,10 @@ class ChainRun(LocalRun):
                 f"this join has no input {stream!r}; its inputs are {', '.join(self._all_names())}"
             )
         return None
+
+
+def _as_table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def _names_in(run: LocalRun) -> set[str]:

@@ -22,7 +22,7 @@ from streamjoin.operators.admission import Violation
 from streamjoin.operators.announce import punctuations_of
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.control import ControlIntake
-from streamjoin.operators.elements import Finished, FinishedWide, Output, Results
+from streamjoin.operators.elements import Finished, FinishedWide, Output, PassedOn, Reached, Results
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.snapshot import from_bytes, sides_of, to_bytes
 from streamjoin.operators.stream_join import StreamJoin
@@ -82,6 +82,8 @@ class LocalRun:
         }
         self._finished: list[Batch] = []
         self._finished_wide: list[KeyPatterns] = []  # taken at once by the join that follows
+        self._passed_on: list[pa.RecordBatch] = []  # and so are these
+        self._reached: int | None = None
         self._violations: list[Violation] = []
         self._unfinished = False
         self._spilled = None if plan.spec.memory_share is None else SpillFolder()
@@ -152,7 +154,7 @@ class LocalRun:
         `Punctuation` over all columns, which closes keys only if all others are wildcards.
         """
         i = self._number(stream)
-        keys = self.plan.streams[i].key
+        keys = self.plan.streams[i].speaks_of
         if punctuation is not None:
             given = self._intakes[i].key_patterns(punctuation)
             if given is None:
@@ -163,8 +165,8 @@ class LocalRun:
                 f"name every key column ({', '.join(keys)}), sj.ANY where any value is meant"
             )
         else:
-            given = self._intakes[i].in_key_types([pattern(patterns[name]) for name in keys])
-        return self._process({i: self._intakes[i].promise(given)})
+            given = [pattern(patterns[name]) for name in keys]
+        return self._process({i: self._intakes[i].said(given)})
 
     def control(self, stream: str, promises: pa.Table | pa.RecordBatch) -> pa.Table:
         """Rows of the control source of `stream`; each acts once the stream's progress is past its time."""
@@ -339,5 +341,9 @@ class LocalRun:
                 self._finished.append(output.keys)
             elif isinstance(output, FinishedWide):
                 self._finished_wide += output.patterns
+            elif isinstance(output, PassedOn):
+                self._passed_on.append(output.promises)
+            elif isinstance(output, Reached):
+                self._reached = output.time_us
             else:
                 self._violations.append(output)

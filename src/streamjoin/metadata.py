@@ -224,6 +224,7 @@ class Inner:
     finishes: bool
     buckets: int = 1
     plan: Any = field(default=None, compare=False, repr=False)
+    passes: str | None = None  # whose promises about the stream's key it passes on, in words
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,10 @@ class Stream:
     on_violation: OnViolation = "drop"
     ttl_us: int | None = None
     heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
+    promised: tuple[str, ...] | None = None  # what its promises are about, where that is not its key
+    carried: tuple[str, ...] = ()  # columns that promises name for a later operator
+    later: tuple[tuple[str, ...], ...] = ()  # the keys there that promises may name
+    stamps: tuple[str, ...] = ()  # of a join's results: columns of the latest time, and until when they count
     inner: Inner | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
@@ -301,7 +306,7 @@ class Stream:
                     raise InvalidJoin(
                         f"stream {self.name!r} declares {what} without a time column; add time=<column>"
                     )
-        elif not (
+        elif not self.stamps and not (
             pa.types.is_timestamp(self.type_of(self.time)) or pa.types.is_date(self.type_of(self.time))
         ):
             raise InvalidJoin(
@@ -403,9 +408,28 @@ class Stream:
         return self.schema.field(column).type
 
     @property
+    def speaks_of(self) -> tuple[str, ...]:
+        """The columns that a promise of this stream names."""
+        return self.key if self.promised is None else self.promised
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """The columns that a promise must leave open to say something of the key.
+
+        Worked case: with key x, <5, *> of (x, y) closes 5, <5, 7> closes nothing, and so y is one of them.
+        """
+        named = self.speaks_of
+        return tuple(c for c in named if c not in self.key) if set(self.key) <= set(named) else named
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """The columns that a promise must leave open to say something here or to a later operator."""
+        return tuple(name for name in self.speaks_of if name not in (*self.key, *self.carried))
+
+    @property
     def payload(self) -> tuple[str, ...]:
         """The columns of a result that this input brings beside the key, in declared order."""
-        left_out = {*self.key, *self.sequence}
+        left_out = {*self.key, *self.sequence, *self.stamps}
         if isinstance(self.punctuation, Marked):
             left_out.add(self.punctuation.column)
         chosen = self.schema.names if self.columns is None else self.columns

@@ -27,8 +27,10 @@ def pad(component: Component, first: int, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*keys, *before, *own, *after], schema=schema)
 
 
-def assemble(components: Sequence[Component], schema: pa.Schema) -> pa.RecordBatch:
-    """One record batch of results; keys are taken from the first component."""
+def assemble(
+    components: Sequence[Component], schema: pa.Schema, further: Sequence[Ints] = ()
+) -> pa.RecordBatch:
+    """One record batch of results; keys are taken from the first component, `further` columns follow."""
     first, first_rows = components[0]
     columns: list[Any] = []
     rows = pa.array(first_rows)
@@ -37,4 +39,5 @@ def assemble(components: Sequence[Component], schema: pa.Schema) -> pa.RecordBat
         if batch.payload:
             rows = pa.array(row_numbers)
             columns += [column.take(rows) for column in batch.payload]
+    columns += map(pa.array, further)
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.kernels.match import expand
@@ -60,7 +61,7 @@ class Arrivals:
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
     batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
     `progress_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
-    that wait for a time.
+    that wait for a time. `carried` promises are of other columns (`operators.carried`).
 
     Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
     `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
@@ -83,6 +84,7 @@ class Arrivals:
     scheduled_patterns: tuple[TimedPatterns, ...] = ()
     tracks: tuple[Track, ...] = ()
     order: Order | None = None
+    carried: pa.RecordBatch | None = None
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:
@@ -103,6 +105,7 @@ class Arrivals:
             patterns=tuple(self.patterns[i] for i in ends),
             patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
             scheduled=None,
+            carried=None,
             scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
         )
 

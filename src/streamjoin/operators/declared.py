@@ -41,6 +41,7 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
                 "idle (us)": one.idle_us,
                 "partitions": one.partitions,
                 "closes": one.closes,
+                "carried": one.carried,
             }
             for one in spec.inputs
         ],
@@ -70,6 +71,7 @@ def read_spec(
         hash=identity["hash"],
         grouping=None if facts.get("grouping") is None else _grouping_from_json(facts["grouping"]),
         feeds_join=identity.get("feeds a join", False),
+        stamps=tuple(identity.get("stamps", ())),
     )
 
 
@@ -99,7 +101,7 @@ def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[st
     arrival = identity["arrival"].get(name)
     return InputSpec(
         name,
-        Layout(tuple(types["k"]), "t" in schema.names, tuple(types["p"])),
+        Layout(tuple(types["k"]), "t" in schema.names, tuple(types["p"]), until="d" in schema.names),
         tuple(column.partition(":")[0] for column in identity["columns"][name]),
         window_us=identity["windows (us)"][name],
         lateness_us=told.get("lateness (us)", 0),
@@ -109,6 +111,7 @@ def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[st
         arrival=None if arrival is None else _arrival(arrival),
         partitioned=arrival is not None and arrival.endswith("in each partition"),
         closes=told.get("closes"),
+        carried=tuple(told.get("carried", ())),
     )
 
 

@@ -59,6 +59,20 @@ class FinishedWide:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOn:
+    """Values of output columns with which no result follows, row by row; null is any value."""
+
+    promises: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """No result of a later batch has a time before this; only for a join that stamps its results."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
     and the partial rows of groups that are not final yet.
@@ -72,4 +86,4 @@ class Held:
     groups: int = 0
 
 
-Output: TypeAlias = Results | Finished | FinishedWide | Violation
+Output: TypeAlias = Results | Finished | FinishedWide | PassedOn | Reached | Violation

@@ -23,6 +23,7 @@ from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.metadata import Closing, Marked, Stream
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.carried import promise_rows
 from streamjoin.operators.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.promises import KeyPatterns
@@ -67,7 +68,7 @@ class Intake:
         data = np.flatnonzero(~marks) if marks is not None else np.arange(len(table))
         has_key = valid(keys)
         time = self._times(table)
-        latest = latest_time(time, data)
+        latest = None if self.stream.stamps else latest_time(time, data)
         rows_in = data[has_key[data]]
         rows = self._batch(table, keys, time, rows_in)
         result = Arrivals(
@@ -80,7 +81,7 @@ class Intake:
             order=look(rows) if self.monitored and self.stream.arrival is None else None,
         )
         if marks is not None:
-            result = self._with_marked(result, _Marks(keys, at, np.flatnonzero(marks)))
+            result = self._with_marked(table, result, _Marks(keys, at, np.flatnonzero(marks)))
         source = self.stream.punctuation
         if isinstance(source, Closing):
             result = self._with_closing(result, self._closing(table, source.condition)[rows_in])
@@ -103,8 +104,8 @@ class Intake:
         ]
         return replace(nothing, keys=self.key_batch(arrays))
 
-    def key_patterns(self, punctuation: Any) -> KeyPatterns | None:
-        """The key's patterns of a punctuation over all columns; None where it closes no key."""
+    def key_patterns(self, punctuation: Any) -> Sequence[Pattern] | None:
+        """What a punctuation over all columns says of those that promises name; None where it closes none."""
         schema = self.stream.schema
         if not isinstance(punctuation, Punctuation):
             raise BadInput(
@@ -116,8 +117,8 @@ class Intake:
                 f"stream {self.stream.name!r}: punctuation {punctuation.text()} has "
                 f"{len(punctuation.patterns)} patterns, the stream {len(schema)} columns; give one for each"
             )
-        positions = [schema.names.index(name) for name in self.stream.key]
-        patterns = self.in_key_types(punctuation.key_patterns(positions))
+        positions = [schema.names.index(name) for name in self.stream.speaks_of]
+        patterns = punctuation.key_patterns(positions)
         for i, one in enumerate(punctuation.patterns):
             if i not in positions:
                 check(one, schema.field(i).type)
@@ -133,6 +134,64 @@ class Intake:
             simplify(widened(one, mine, common))
             for one, mine, common in zip(given, own, self.layout.key_types, strict=True)
         )
+
+    def said(self, given: Sequence[Pattern]) -> Arrivals:
+        """A promise, one pattern for each column it names, as arrivals of its own."""
+        stream = self.stream
+        own = [widened(one, stream.type_of(name), stream.type_of(name)) for name, one in self._named(given)]
+        said = dict(zip(stream.speaks_of, given if stream.promised is None else own, strict=True))
+        if all(said[name] == ANY for name in stream.unnamed):
+            return self.promise(self.in_key_types([said.get(name, ANY) for name in stream.key]))
+        columns = [said.get(name, ANY) for name in (*stream.key, *stream.carried)]
+        listed = [(None,) if one == ANY else _constants(one) for one in columns]
+        nothing = Arrivals.nothing(self.layout)
+        if any(values is None for values in listed) or any(said[name] != ANY for name in stream.unheard):
+            return nothing  # ranges are not passed on
+        rows = list(itertools.product(*(values or () for values in listed)))
+        types = [stream.type_of(name) for name in (*stream.key, *stream.carried)]
+        arrays = [pa.array([row[i] for row in rows], dtype) for i, dtype in enumerate(types)]
+        return replace(nothing, carried=promise_rows(arrays, np.zeros(len(rows), np.int64)))
+
+    def _named(self, given: Sequence[Pattern]) -> list[tuple[str, Pattern]]:
+        return [] if self.stream.promised is None else list(zip(self.stream.speaks_of, given, strict=True))
+
+    def told(self, table: pa.Table, result: Arrivals) -> Arrivals:
+        """With what a lower join promises of its results: values of columns, null is any value."""
+        absent = [pa.nulls(len(table), one.type) for one in self.stream.schema]
+        names = self.stream.schema.names
+        columns = [
+            table.column(name) if name in table.column_names else nulls
+            for name, nulls in zip(names, absent, strict=True)
+        ]
+        whole = pa.table(columns, names)
+        marks = _Marks(self._keys(whole), None, np.arange(len(whole)))
+        return self._with_marked(whole, result, marks, may_be_wide=True)
+
+    def _of_later(self, table: pa.Table, result: Arrivals, marks: _Marks) -> tuple[Arrivals, _Marks]:
+        """The punctuation rows that say something of the key, and on their way those for later operators."""
+        stream = self.stream
+        if stream.promised is None:
+            return result, marks
+        chosen = pa.array(marks.rows)
+
+        def named(names: Sequence[str]) -> Mask:
+            mask: Mask = np.zeros(len(marks.rows), np.bool_)
+            for name in names:
+                mask |= valid([self._column(table, name, stream.type_of(name)).take(chosen)])
+            return mask
+
+        about_key = ~named(stream.unnamed)
+        keys = [
+            key if name in stream.promised else pa.nulls(len(table), key.type)
+            for name, key in zip(stream.key, marks.keys, strict=True)
+        ]
+        on_way = marks.rows[~about_key & ~named(stream.unheard)]
+        if stream.carried and len(on_way):
+            columns = [self._column(table, name, stream.type_of(name)) for name in stream.carried]
+            by = np.zeros(len(table), np.int64) if marks.at is None else marks.at.partition
+            rows = promise_rows([*keys, *columns], by).take(pa.array(on_way))
+            result = replace(result, carried=rows)
+        return result, _Marks(keys, marks.at, marks.rows[about_key])
 
     def _check_columns(self, table: pa.Table) -> None:
         for name in self.stream.schema.names:
@@ -195,12 +254,18 @@ class Intake:
     def _times(self, table: pa.Table) -> Ints | None:
         if self.stream.time is None:
             return None
+        if self.stream.stamps:
+            return self._stamp(table, 0)
         column = self._column(table, self.stream.time, self.stream.type_of(self.stream.time))
         micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).view(
             pa.int64()
         )
         times: Ints = pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
         return times
+
+    def _stamp(self, table: pa.Table, number: int) -> Ints:
+        stamps: Ints = self._column(table, self.stream.stamps[number], pa.int64()).to_numpy()
+        return stamps
 
     def _positions(self, table: pa.Table) -> Positions | None:
         names = self.stream.sequence
@@ -227,6 +292,8 @@ class Intake:
         columns = [pa.array(self.hash(key_columns))]
         if time is not None:
             columns.append(pa.array(time[rows]))
+        if self.layout.until:
+            columns.append(pa.array(self._stamp(table, 1)[rows]))
         columns += key_columns
         for name, dtype in zip(self.stream.payload, self.layout.payload_types, strict=True):
             columns.append(pick(self._column(table, name, dtype)))
@@ -237,11 +304,14 @@ class Intake:
         keys = [canonical(key) for key in keys]
         return self.layout.keys_only.batch([pa.array(self.hash(keys)), *keys])
 
-    def _with_marked(self, result: Arrivals, marks: _Marks) -> Arrivals:
+    def _with_marked(
+        self, table: pa.Table, result: Arrivals, marks: _Marks, *, may_be_wide: bool = False
+    ) -> Arrivals:
+        result, marks = self._of_later(table, result, marks)
         if len(marks.rows) == 0:
             return result
         source = self.stream.punctuation
-        may_be_wide = isinstance(source, Marked) and source.null_is_wildcard
+        may_be_wide |= isinstance(source, Marked) and source.null_is_wildcard
         single, wide, patterns = sort_marks(marks.keys, marks.rows, self.stream.name, may_be_wide=may_be_wide)
         return replace(
             result,

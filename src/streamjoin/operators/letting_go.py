@@ -20,6 +20,7 @@ from streamjoin.kernels.assemble import pad
 from streamjoin.operators.arrival_order import follower
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.calibration import Calibration, Outlook, Size
+from streamjoin.operators.carried import Carried
 from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters, Finished, FinishedWide, Held, Output, Results
 from streamjoin.operators.group_by import GroupBy
@@ -66,6 +67,7 @@ class LettingGo:
         self.groups = None if spec.grouping is None else GroupBy(spec.grouping, self.names, spec.merging)
         only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
         self.telling = Telling(spec.key_types, only_end=only_end) if spec.feeds_join else None
+        self.carried = [Carried(one) for one in spec.inputs]
         self.unsettled: list[Batch] = []
         self.debts = Debts() if spec.defers else None
         self.progress = Progress(spec.inputs)
@@ -81,7 +83,7 @@ class LettingGo:
 
     def held(self) -> Held:
         """What the state is made of now."""
-        pledged = sum(map(len, self.pledges)) + sum(map(len, self.scheduled))
+        pledged = sum(map(len, self.pledges)) + sum(map(len, self.scheduled)) + sum(map(len, self.carried))
         promises = sum(map(len, self.promises)) + pledged + len(self.announced)
         rows = sum(side.live_rows for side in self.sides)
         residency = self.names.residency
@@ -249,7 +251,7 @@ class LettingGo:
         """Let go of tuples that some inputs have closed and all others have passed by; that takes a
         window and a third input.
         """
-        if len(self.sides) == 2 or self.spec.inputs[i].window_us is None:
+        if len(self.sides) == 2 or self.spec.inputs[i].span_us is None:
             return
         for hit in self.sides[i].match(keys):
             position, rows = hit.live()
@@ -318,11 +320,11 @@ class LettingGo:
         before, self.reached = self.reached, list(map(max, self.reached, self.progress.of_all()))
         touched: list[Batch] = []
         for i, spec in enumerate(self.spec.inputs):
-            if spec.window_us is None:
+            if spec.span_us is None:
                 continue
             for other in self._others(i):
                 if self.reached[other] > before[other]:
-                    start, stop = before[other] - spec.window_us, self.reached[other] - spec.window_us
+                    start, stop = before[other] - spec.span_us, self.reached[other] - spec.span_us
                     yield from self._invalidate(i, start, stop, touched)
         for i, spec in enumerate(self.spec.inputs):
             if spec.ttl_us is not None:
@@ -333,10 +335,10 @@ class LettingGo:
         """What progress should have invalidated before now, but pairs of it were owed."""
         touched: list[Batch] = []
         for i, spec in enumerate(self.spec.inputs):
-            if spec.window_us is not None:
+            if spec.span_us is not None:
                 for other in self._others(i):
-                    stop_us = self.reached[other] - spec.window_us
-                    yield from self._invalidate(i, NO_PROGRESS - spec.window_us, stop_us, touched)
+                    stop_us = self.reached[other] - spec.span_us
+                    yield from self._invalidate(i, NO_PROGRESS - spec.span_us, stop_us, touched)
             if spec.ttl_us is not None:
                 self.expired_to[i] = NO_PROGRESS
                 yield from self._expire(i, self.reached[i] - spec.ttl_us, touched)
@@ -361,7 +363,7 @@ class LettingGo:
                 yield from self._advance({})
 
     def _invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
-        """Drop useless rows of input i with start <= time < stop; adds the keys that it may finish."""
+        """Drop useless rows of input i with start <= bound < stop; adds the keys that it may finish."""
         for run in self.sides[i].runs:
             rows = self._not_owing(run, run.live_between(start_us, stop_us))
             if len(rows) == 0:
@@ -406,11 +408,11 @@ class LettingGo:
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:
         """Which rows of a run of input i nothing can join with, given who is closed for each."""
         useless: Mask = np.ones(len(rows), np.bool_)
-        window = self.spec.inputs[i].window_us
+        span = self.spec.inputs[i].span_us
         for other in self._others(i):
             gone = closed[other]
-            if window is not None:
-                gone = gone | (batch.time[rows] < self.reached[other] - window)
+            if span is not None:
+                gone = gone | (batch.bound[rows] < self.reached[other] - span)
             useless &= gone
         return useless
 

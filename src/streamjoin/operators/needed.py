@@ -146,7 +146,7 @@ def _input(join: StreamJoin, i: int) -> InputHeld:
         side.dead_rows,
         side.nbytes,
         sum(1 for _ in side.runs),
-        len(promises) + len(join.pledges[i]) + len(join.scheduled[i]),
+        len(promises) + len(join.pledges[i]) + len(join.scheduled[i]) + len(join.carried[i]),
         sum(each.nbytes for each in _promise_sides(join, i)),
         promises.ended,
         (int(rows.time.min()), int(rows.time.max())) if timed else None,
@@ -159,19 +159,19 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
     """The tuples of input i by the inputs they wait for."""
     if len(rows) == 0:
         return
-    group, window = rows.groups.of_rows(), join.spec.inputs[i].window_us
+    group, span = rows.groups.of_rows(), join.spec.inputs[i].span_us
     others = [m for m in range(len(join.sides)) if m != i]
     waits, enough = [], []
     for m in others:
         open_: Mask = ~join.promises[m].closed(rows)[group]
-        if window is not None:
-            open_ &= rows.time >= join.reached[m] - window
+        if span is not None:
+            open_ &= rows.bound >= join.reached[m] - span
         waits.append(open_)
         enough.append(open_ & ~join.sides[m].present(rows)[group])
     names = [join.spec.inputs[m].name for m in others]
     for code, chosen in _alike([*waits, *enough]):
         open_names = _named(names, code[: len(others)])
-        ends = rows.time[chosen] + window if window is not None and open_names else None
+        ends = rows.bound[chosen] + span if span is not None and open_names else None
         yield Kept(
             "tuples",
             len(chosen),
@@ -192,6 +192,8 @@ def _promises(join: StreamJoin, i: int) -> Iterator[Kept]:
     for what, found in wide.items():
         if len(found):
             yield Kept(what, len(found))
+    if len(join.carried[i]):
+        yield Kept("carried promises", len(join.carried[i]))
     pledges, scheduled = join.pledges[i], join.scheduled[i]
     if len(pledges):
         rows = pledges.side.live()

@@ -75,7 +75,7 @@ class Pledges:
             hit.run.kill(rows)
         all_pledges = concat(self.layout, [*held, new]).sorted()
         group = all_pledges.groups.of_rows()
-        first = _first_of_each(group, all_pledges.payload[0].to_numpy())
+        first = first_of_each(group, all_pledges.payload[0].to_numpy())
         made = np.bincount(group[first], minlength=len(all_pledges.groups))
         enough = made >= self.partitions
         self.side.drop_dead()
@@ -83,7 +83,7 @@ class Pledges:
         return all_pledges.distinct_keys().where(enough), None
 
 
-def _first_of_each(group: Ints, partition: Ints) -> Ints:
+def first_of_each(group: Ints, partition: Ints) -> Ints:
     """The rows that show a (group, partition) for the first time, ascending."""
     order = np.lexsort((partition, group))
     repeated = np.zeros(len(order), np.bool_)

@@ -130,7 +130,8 @@ class Probe:
             return
         group = self.rows.groups.of_rows()
         start = np.arange(len(self.rows)) if in_all.all() else np.flatnonzero(in_all[group])
-        span = span_of(self.rows.time[start], self.windows_us[self.driver]) if self._windowed else None
+        own = self.rows.windows(start, self.windows_us[self.driver])
+        span = span_of(self.rows.time[start], own) if self._windowed else None
         first = {self.driver: (self.rows, start)}
         for frame in self._extend(first, group[start], span, self.sequence):
             yield [frame[i] for i in sorted(frame)]
@@ -174,8 +175,12 @@ class Probe:
             if source.live is not None:
                 alive = source.live[child]
                 parent, child = parent[alive], child[alive]
-            grown = None if span is None else span.grown(parent, span_of(source.batch.time[child], window_us))
-            if grown is not None and order is None and not (inside := grown.valid()).all():
+            grown = None
+            if span is not None:
+                windows = source.batch.windows(child, window_us)
+                grown = span.grown(parent, span_of(source.batch.time[child], windows))
+            sure = order is not None and not source.batch.layout.until  # else the window is the widest of all
+            if grown is not None and not sure and not (inside := grown.valid()).all():
                 parent, child, grown = parent[inside], child[inside], grown.where(inside)
             if len(parent):
                 yield parent, child, grown

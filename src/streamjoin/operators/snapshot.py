@@ -70,8 +70,10 @@ def _settle_as_run(join: StreamJoin) -> None:
 
 def _facts(join: StreamJoin) -> dict[str, Any]:
     told = {} if join.telling is None else {"told": join.telling.to_json()}
+    carried = [encode_run(one.rows).hex() if len(one) else None for one in join.carried]
     return {
         **told,
+        **({"carried": carried} if any(carried) else {}),
         "step": join.step,
         "own progress": join.progress.own,
         "ended": join.progress.ended,
@@ -142,6 +144,8 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
         join.monitors = [Monitor.from_json(saved) for saved in facts["seen"]]
     if "calibration" in facts:
         join.calibration = Calibration.from_json(spec, facts["calibration"])
+    for one, waiting in zip(join.carried, facts.get("carried", ()), strict=False):
+        one.rows = decode_run(bytes.fromhex(waiting), one.layout) if waiting else one.rows
     keys_only = spec.inputs[0].layout.keys_only
     join.unsettled = [decode_run(bytes.fromhex(value), keys_only) for value in facts["unsettled"]]
     for follower, saved in zip(join.followers, facts.get("followed", []), strict=False):

@@ -45,6 +45,13 @@ class InputSpec:
     partitioned: bool = False  # the order of arrival holds within each source partition
     heeds_promises: bool = True  # False for operators that know no punctuations
     closes: str | None = None  # what closes keys on it, in words
+    carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
+    later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: of the key, then the carried
+
+    @property
+    def span_us(self) -> int | None:
+        """A row is past another input once the row's `bound` is before that one's progress less this."""
+        return 0 if self.window_us is not None and self.layout.until else self.window_us
 
     @property
     def arrival_text(self) -> str:
@@ -70,11 +77,15 @@ class JoinSpec:
     grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
     feeds_join: bool = False  # a join follows: it is told of ranges and of the end too
     monitored: bool = True  # False only to measure what the constraint monitor costs
+    stamps: tuple[
+        str, ...
+    ] = ()  # last columns of the output: L, and where a window counts D (`kernels.window`)
+    shown: tuple[str, ...] | None = None  # the columns that leave, where they are not those of the output
 
     @property
     def windowed(self) -> bool:
         """Whether event time decides which rows join; only then can a row be late."""
-        return any(spec.window_us is not None for spec in self.inputs)
+        return len(self.stamps) == 2 or any(spec.window_us is not None for spec in self.inputs)
 
     @property
     def memory_share(self) -> int | None:
@@ -102,7 +113,9 @@ class JoinSpec:
     @property
     def emits(self) -> pa.Schema:
         """The columns of what leaves."""
-        return self.output if self.grouping is None else self.grouping.output
+        if self.grouping is not None:
+            return self.grouping.output
+        return self.output if self.shown is None else pa.schema([self.output.field(n) for n in self.shown])
 
     def first_column(self, number: int) -> int:
         """Where the output columns of one input begin, beside the key."""
@@ -119,11 +132,13 @@ class JoinSpec:
         where = {} if self.where is None else {"where": self.where.text}
         grouping = {} if self.grouping is None else {"grouping": self.grouping.text}
         feeds = {"feeds a join": True} if self.feeds_join else {}
+        stamps = {"stamps": list(self.stamps)} if self.stamps else {}
         return {
             **how,
             **where,
             **grouping,
             **feeds,
+            **stamps,
             "buckets": self.buckets,
             "hash": self.hash,
             "inputs": [spec.name for spec in self.inputs],

@@ -34,12 +34,14 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Mask
 from streamjoin.kernels.assemble import Component, assemble
+from streamjoin.kernels.window import latest_and_until
 from streamjoin.operators.admission import Violation, admit
 from streamjoin.operators.arrival_order import Implied
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.elements import Output, Results
 from streamjoin.operators.letting_go import LettingGo, NewPromise
 from streamjoin.operators.matches import Matches
+from streamjoin.operators.passing import passed_on
 from streamjoin.operators.probe import Find, Probe
 from streamjoin.operators.queues import InputQueue, Standing
 from streamjoin.operators.strategies import Driver
@@ -89,6 +91,8 @@ class StreamJoin(LettingGo):
         yield from self._work_off(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
         yield from self._settle_due(idle=True, ended=all(self.progress.ended))
         yield from self._tell()
+        if self.spec.feeds_join:
+            yield from passed_on(self)
         for side in self.sides:
             side.drop_dead()
         if self.spec.monitored:
@@ -129,6 +133,7 @@ class StreamJoin(LettingGo):
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
         self.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
+        self.carried[i].add(arrived.carried)
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
@@ -314,12 +319,28 @@ class StreamJoin(LettingGo):
         """The combinations for which the join's condition holds."""
         where = self.spec.where
         if where is None:
-            return frame, assemble(frame, self.spec.output) if self.spec.how.combinations else _NO_COLUMNS
+            return frame, self._assembled(frame) if self.spec.how.combinations else _NO_COLUMNS
         rows = assemble(frame, where.joined)
         passing = where.passing(rows)
         if len(passing) == rows.num_rows:
-            return frame, rows
-        return [(batch, numbers[passing]) for batch, numbers in frame], rows.take(pa.array(passing))
+            return frame, self._shown(rows)
+        chosen = [(batch, numbers[passing]) for batch, numbers in frame]
+        return chosen, self._shown(rows.take(pa.array(passing)))
+
+    def _assembled(self, frame: list[Component]) -> pa.RecordBatch:
+        """Result rows, with their stamps where a join that follows goes by them."""
+        if not self.spec.stamps:
+            return self._shown(assemble(frame, self.spec.output))
+        declared = [spec.window_us for spec in self.spec.inputs]
+        times = [of.time[at] if of.layout.timed else None for of, at in frame]
+        windows = [of.windows(at, window) for (of, at), window in zip(frame, declared, strict=True)]
+        stamps = latest_and_until(times, windows, len(frame[0][1]))
+        return assemble(frame, self.spec.output, stamps[: len(self.spec.stamps)])
+
+    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that leave."""
+        shown = self.spec.shown
+        return rows if shown is None or self.spec.grouping is not None else rows.select(list(shown))
 
     def _forget_matched(self, probe: Probe, matches: Matches) -> Iterator[Output]:
         """Left tuples that have matched leave: as results of a semi join, silently of an anti join."""
@@ -368,10 +389,10 @@ class StreamJoin(LettingGo):
 
     def _past_window(self, i: int, other: int, rows: Batch) -> Mask:
         """Rows of input i for which every coming row of `other` lies outside the window."""
-        window = self.spec.inputs[i].window_us
-        if window is None:
+        span = self.spec.inputs[i].span_us
+        if span is None:
             return np.zeros(len(rows), np.bool_)
-        past: Mask = rows.time < self.reached[other] - window
+        past: Mask = rows.bound < self.reached[other] - span
         return past
 
     def _too_old(self, i: int, rows: Batch) -> Mask:

@@ -122,6 +122,7 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "progress": arrivals.progress_us,
         "null_keys": arrivals.null_keys,
         "order": None if arrivals.order is None else astuple(arrivals.order),
+        "carried": put(None if arrivals.carried is None else batch_bytes(arrivals.carried)),
         "scheduled": None if arrivals.scheduled is None else put_batch(arrivals.scheduled),
         "scheduled_patterns": [
             [time_us, Punctuation(patterns).text()] for time_us, patterns in arrivals.scheduled_patterns
@@ -176,6 +177,7 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         rank=array("rank", np.int64),
         behind=array("behind", np.bool_),
         tracks=tracks(),
+        carried=None if header["carried"] is None else decode_batch(parts[header["carried"]]),
     )
 
 
@@ -189,6 +191,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
     rows_at = _joined_positions([share.rows_at for share in shares])
     rows = concat(layout, [share.rows for share in shares])
     scheduled = [share.scheduled for share in shares if share.scheduled is not None]
+    carried = [share.carried for share in shares if share.carried is not None]
     return Arrivals(
         rows if rows_at is not None else rows.sorted(in_stretches=True),
         concat(layout.keys_only, [share.keys for share in shares]),
@@ -206,6 +209,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         rank=_joined([share.rank for share in shares]),
         behind=_joined([share.behind for share in shares]),
         tracks=tuple(track for share in shares for track in share.tracks),
+        carried=pa.concat_batches(carried) if carried else None,
     )
 
 

@@ -15,6 +15,7 @@ from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import Clustered, Duration, Inner, Stream, duration_text, duration_us
 from streamjoin.plan.cost import Predicted, Rate, predict
 from streamjoin.plan.grouping import about_groups
+from streamjoin.plan.order import rates_of
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
 from streamjoin.plan.safety import ORDER_OF_ADVICE, Bound, closes_keys
@@ -32,16 +33,22 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "operator": None if operator is None else {"name": operator, "says": PRESETS[operator].says},
         "key_types": [str(dtype) for dtype in plan.spec.key_types],
         "inputs": [{"name": s.name, "key": list(s.key), "known": _facts(s)} for s in plan.streams],
-        "result": list(plan.spec.emits.names),
+        "result": [name for name in plan.spec.emits.names if name not in plan.spec.stamps],
+        "operators": list(plan.steps),
         "choices": [{"choice": choice, "why": why} for choice, why in plan.reasons],
         "groups": about_groups(plan),
         "state": [_verdict(bound) for bound in plan.bounds],
         "bounded": all(bound.tuples and bound.promises for bound in plan.bounds),
         "predicted": None,
-        "below": {s.name: described(s.inner.plan) for s in plan.streams if s.inner is not None},
+        "below": {
+            s.name: described(s.inner.plan, rates if plan.steps and s.inner.plan.steps else None, after)
+            for s in plan.streams
+            if s.inner is not None
+        },
     }
     if rates is not None:
-        found["predicted"] = _predicted(predict(plan, rates, after), after)
+        expected = rates_of(plan, rates) if plan.steps else rates
+        found["predicted"] = _predicted(predict(plan, expected, after), after)
     return found
 
 
@@ -94,6 +101,12 @@ def as_text(plan: Mapping[str, Any]) -> str:
         "What is known of each input",
     ]
     lines += [f"  {one['name']}: {'; '.join(one['known']) or 'nothing was declared'}" for one in inputs]
+    if plan["operators"]:
+        lines += [
+            "",
+            "Operators, one after another in each batch",
+            *(f"  {line}" for line in plan["operators"]),
+        ]
     lines += ["", "How it runs (all of it can be set: driver=, order=, purge=, probe=, memory=)"]
     if plan["operator"] is not None:
         lines.append(f"  {plan['operator']['says']}")
@@ -136,6 +149,10 @@ def _facts(stream: Stream) -> list[str]:
 
 def _passed_on(inner: Inner) -> str:
     said = f"result of join {inner.join}"
+    if inner.passes is not None:
+        return (
+            f"{said}, which passes on {inner.passes} about its key once no tuple that they speak of is held"
+        )
     if inner.places is None:
         propagates = inner.plan.spec.propagate
         why = "whose punctuations are of another key" if propagates else "which announces no keys"

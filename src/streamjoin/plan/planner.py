@@ -93,6 +93,16 @@ class JoinOptions:
     propagate: bool = True
     buckets: Any = None
     strict: bool = False
+    zoned: bool = False  # some event time of a larger join is an instant: all are read as instants
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a join that is one operator of a larger one gives: its columns, and which of them leave."""
+
+    names: tuple[str, ...]  # of key, then payloads
+    stamps: tuple[str, ...] = ()
+    shown: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,14 +114,16 @@ class Plan:
     spec: JoinSpec
     reasons: tuple[tuple[str, str], ...]
     bounds: tuple[Bound, ...]
+    steps: tuple[str, ...] = ()  # of a join of several operators: which, in which order, and why
 
 
-def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
-    """Check the join and choose how it runs."""
+def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None = None) -> Plan:
+    """Check the join and choose how it runs; as a `part` of a larger one, with the columns that one wants."""
     _check_options(options)
-    _check_inputs(streams)
+    check_streams(streams)
+    _check_widths(streams)
     check_chain(streams, options.name)
-    _check_times(streams)
+    check_times(streams)
     if options.operator is not None:
         streams = as_known(streams, options.operator)
     width = len(streams[0].key)
@@ -127,7 +139,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
     how = join_type(options.how, len(streams))
     seen = streams if how.combinations or options.where is not None else streams[:1]
-    joined = joined_schema(seen, key_types)
+    joined = joined_schema(seen, key_types) if part is None else stamped_schema(streams, key_types, part)
     strategies, reasons = _choose_strategies(streams, options)
     _check_driver(streams, strategies.driver)
     merging = MergePolicy(dead_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
@@ -140,6 +152,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions) -> Plan:
         strategies,
         merging,
         propagate=options.propagate,
+        stamps=() if part is None else part.stamps,
+        shown=None if part is None else part.shown,
     )
     bounds = check(streams, purges=not isinstance(strategies.purge, NoPurge))
     growing = warning_text(bounds) if options.strict else None
@@ -165,12 +179,20 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def stamped_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType], part: Part) -> pa.Schema:
+    """The columns of an operator's results under the names that the larger join gives them."""
+    types = [*key_types, *(plain(one.type_of(name)) for one in streams for name in one.payload)]
+    names = (*part.names, *part.stamps)
+    return pa.schema(zip(names, [*types, *(pa.int64() for _ in part.stamps)], strict=True))
+
+
 def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:
     """The condition on joined rows that the operator tests; SQL text is for Spark to test."""
     return None if where is None or isinstance(where, str) else Predicate(where, joined)
 
 
-def _check_inputs(streams: Sequence[Stream]) -> None:
+def check_streams(streams: Sequence[Stream]) -> None:
+    """Whether they can be inputs of one join."""
     if len(streams) < 2:
         raise InvalidJoin(
             f"a join needs at least two inputs, this one has {len(streams)}; add another stream"
@@ -199,13 +221,17 @@ def _check_inputs(streams: Sequence[Stream]) -> None:
         raise InvalidJoin(
             f"two inputs have the same name ({', '.join(names)}); give each stream its own name"
         )
+
+
+def _check_widths(streams: Sequence[Stream]) -> None:
     widths = {len(stream.key) for stream in streams}
     if len(widths) > 1:
         listed = "; ".join(f"{stream.name}: {', '.join(stream.key)}" for stream in streams)
         raise InvalidJoin(f"inputs have keys of different width ({listed}); name as many columns each")
 
 
-def _check_times(streams: Sequence[Stream]) -> None:
+def check_times(streams: Sequence[Stream]) -> None:
+    """Whether a window can be tested: it needs an event time and a lateness on every input."""
     windows = [stream for stream in streams if stream.window_us is not None]
     if not windows:
         return
@@ -237,7 +263,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
     speakers = source.partitions if isinstance(source, Marked) else 1
     return InputSpec(
         stream.name,
-        Layout(key_types, timed or stream.time is not None, payload_types),
+        Layout(key_types, timed or stream.time is not None, payload_types, until=len(stream.stamps) == 2),
         (*stream.key, *stream.payload),
         window_us=stream.window_us,
         lateness_us=stream.lateness_us or 0,
@@ -250,6 +276,10 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,
         heeds_promises=stream.heeded,
         closes=closes_keys(stream),
+        carried=tuple(stream.payload.index(name) for name in stream.carried),
+        later=tuple(
+            tuple((*stream.key, *stream.carried).index(name) for name in names) for names in stream.later
+        ),
     )
 
 

@@ -59,9 +59,10 @@ class UnboundedState(UserWarning):
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation if stream.heeded else None
+    source = stream.punctuation if stream.heeded and promises_keys(stream) else None
     if stream.heeded and (inner := finishing_join(stream)) is not None:
-        return f"punctuations of join {inner.join}"
+        passed = f"{inner.passes}, passed on by join {inner.join}"
+        return f"punctuations of join {inner.join}" if inner.passes is None else passed
     if isinstance(source, Marked):
         return f"punctuations of {stream.name} (rows marked {source.column})"
     if isinstance(source, Closing):
@@ -77,10 +78,24 @@ def closes_keys(stream: Stream) -> str | None:
     return None
 
 
+def promises_keys(stream: Stream) -> bool:
+    """Whether a promise of this stream can say something of its key; of other columns it says nothing."""
+    source = stream.punctuation
+    by_column = (
+        isinstance(source, Marked) and source.null_is_wildcard and set(stream.key) <= {*stream.speaks_of}
+    )
+    return stream.promised is None or by_column
+
+
 def finishing_join(stream: Stream) -> Inner | None:
-    """The join whose result the stream is, where it finishes keys and has the stream's key."""
+    """The join whose result the stream is, where it closes keys of the stream.
+
+    It finishes keys and has the stream's key, or passes on what its inputs promise of that one.
+    """
     inner = stream.inner
-    return inner if inner is not None and inner.places is not None and inner.finishes else None
+    if inner is None or (inner.passes is None and (inner.places is None or not inner.finishes)):
+        return None
+    return inner
 
 
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
@@ -119,7 +134,11 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
         advice = [*_how_keys_end(open_ended), *_last_resorts(stream)]
     elif not promises:
         forgotten = f"so that closed keys of {stream.name} are forgotten"
-        advice = [f"punctuation= or arrival= on {other.name}, {forgotten}" for other in open_ended]
+        ways = [
+            _how_keys_of_end(other) if _below(other) else f"punctuation= or arrival= on {other.name}"
+            for other in open_ended
+        ]
+        advice = [f"{way}, {forgotten}" for way in ways]
     return Bound(stream.name, tuples, promises, tuple(why), tuple(advice), loses)
 
 
@@ -146,7 +165,8 @@ def _assumed(stream: Stream, other: Stream) -> str:
     if other.unique or (source is None and isinstance(other.arrival, Clustered)):
         needs.append(f"every key of {stream.name} appears in {other.name}")
     elif (inner := finishing_join(other)) is not None:
-        needs.append(f"every key of {stream.name} appears in an input of join {inner.join}")
+        where = "is promised there" if inner.passes else f"appears in an input of join {inner.join}"
+        needs.append(f"every key of {stream.name} {where}")
     elif source is not None:
         needs.append(f"every key of {stream.name} is promised there")
     if isinstance(other.arrival, Ordered):
@@ -191,10 +211,18 @@ def _ttl(stream: Stream, *, bounded: bool) -> tuple[Reason, str | None]:
 
 
 def _how_keys_end(open_ended: Sequence[Stream]) -> list[str]:
-    return [
-        f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
-        for other in open_ended
-    ]
+    return [_how_keys_of_end(other) for other in open_ended]
+
+
+def _how_keys_of_end(other: Stream) -> str:
+    if _below(other) is None:
+        return f"punctuation=, arrival= or unique=True on {other.name}, if a key of {other.name} ever ends"
+    return f"punctuation=sj.marked(…) of {', '.join(other.key)} on the input of {_below(other)} that has it"
+
+
+def _below(stream: Stream) -> str | None:
+    """The operator of the same join whose results the stream is."""
+    return stream.inner.join if stream.inner is not None and stream.inner.plan.steps else None
 
 
 def _last_resorts(stream: Stream) -> list[str]:
@@ -204,6 +232,8 @@ def _last_resorts(stream: Stream) -> list[str]:
         if value is None
     )
     needs = f" (with {missing} on {stream.name})" if missing else ""
+    if _below(stream) is not None:
+        return [f"window= on an input of {_below(stream)} (with time= and lateness= on every input)"]
     return [
         f"window= on {stream.name} (with time= and lateness= on every input)",
         f"ttl= on {stream.name} as a last resort, which loses tuples{needs}",

@@ -100,6 +100,10 @@ class JoinState:
             past = _span(kept.past_us or (0, 0))
             said = f"{_count(kept.count, 'promise')} of its control source"
             return f"{said} {_wait(kept)} until its event time passes {past}{_examples(kept)}"
+        if kept.what == "carried promises":
+            return (
+                f"{_count(kept.count, 'promise')} of a later key {_wait(kept)} until no tuple of it is held"
+            )
         if kept.what == "pledges":
             said, every = _count(kept.count, "promise"), f"all of its {spec.partitions} partitions"
             return f"{said} {_wait(kept)} until {every} have made it{_examples(kept)}"

@@ -3,10 +3,10 @@
     first join, packed → unpack (this file) → select (JVM: cast, hash) → pack (this file) → second join
 
 Between the two, a row of the DataFrame is a result, a finished key (its constants in the key columns),
-or something wide that one bucket of the first join has finished, as text. The columns `PASSED` say
-which. The second join counts the buckets that have told of a wide part; a finished key needs one, the
-bucket that held it. Both stateful operators work in the same micro-batch, so the second has rows and
-punctuations of the first as soon as they are made, rows first.
+something wide that one bucket of the first join has finished, as text, or how far its event time has
+got. The columns `PASSED` say which. The second join counts the buckets that have told of a wide part; a
+finished key needs one, the bucket that held it. Both stateful operators work in the same micro-batch, so
+the second has rows and punctuations of the first as soon as they are made, rows first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streamjoin.batch import concat
+from streamjoin.batch import Mask, concat
 from streamjoin.errors import InvalidJoin
+from streamjoin.keys import valid
 from streamjoin.operators.arrivals import Arrivals, Positions
 from streamjoin.operators.intake import widened
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.punctuation import ANY, Punctuation, simplify
-from streamjoin.spark.outputs import PUNCTUATIONS, ROWS, WIDE, Packed
+from streamjoin.spark.outputs import CARRIED, PROGRESS, PUNCTUATIONS, ROWS, WIDE, Packed
 from streamjoin.spark.pack import Packer
 from streamjoin.state.codec import decode_batch
 from streamjoin.state.promises import KeyPatterns, is_everything
@@ -48,7 +49,7 @@ def passed_on(join: SparkJoin, *, keys: bool) -> DataFrame:
             f"join {join.spec.name!r} has a result column {', '.join(clashing)}, which a join that follows "
             "needs for itself; rename it"
         )
-    kinds = [ROWS, WIDE, PUNCTUATIONS] if keys else [ROWS, WIDE]
+    kinds = [ROWS, WIDE, PROGRESS, CARRIED, *([PUNCTUATIONS] if keys else [])]
     packed = join.emitted(Packed()).where(F.col("kind").isin(kinds)).select("kind", "input", "blob")
     tagged = T.StructType([*output.fields, *(T.StructField(name, dtype) for name, dtype in PASSED.items())])
     found = packed.mapInArrow(Unpack(join.spec), tagged)
@@ -70,7 +71,7 @@ class Unpack:
     def _element(self, kind: int, bucket: int | None, data: pa.RecordBatch) -> pa.RecordBatch:
         count = data.num_rows
         columns: dict[str, Any] = {}
-        if kind == ROWS:
+        if kind in (ROWS, CARRIED):
             columns = dict(zip(data.schema.names, data.columns, strict=True))
         elif kind == PUNCTUATIONS:
             columns = dict(zip(self.spec.key_names, data.columns[1:], strict=True))
@@ -78,7 +79,7 @@ class Unpack:
         arrays += [
             pa.array([kind] * count, pa.int32()),
             data.column(0) if kind == WIDE else pa.nulls(count, pa.string()),
-            pa.array([bucket] * count, pa.int64()),
+            data.column(0) if kind == PROGRESS else pa.array([bucket] * count, pa.int64()),
         ]
         return pa.RecordBatch.from_arrays(arrays, names=[*self.spec.emits.names, *PASSED])
 
@@ -95,20 +96,41 @@ class PassedPacker(Packer):
         kinds = batch.column("_passed")
         result = super().arrivals(batch.filter(pc.equal(kinds, ROWS)))
         finished = batch.filter(pc.equal(kinds, PUNCTUATIONS))
-        if finished.num_rows:
+        if finished.num_rows and self.places is not None:
             columns = {field.name: finished.column(i) for i, field in enumerate(finished.schema)}
             keys = self.layout.keys_only.batch([columns["h"], *self.keys(columns)])
             result = replace(result, keys=concat(keys.layout, [result.keys, keys]))
+        passed = batch.filter(pc.equal(kinds, CARRIED))
+        if passed.num_rows:
+            result = self._with_carried(result, passed)
+        progress = batch.filter(pc.equal(kinds, PROGRESS))
+        if progress.num_rows:  # all buckets below know the same
+            result = replace(result, progress_us=pc.min(progress.column("_passed_by")).as_py())
         told = batch.filter(pc.equal(kinds, WIDE))
         return self._with_wide(result, told) if told.num_rows else result
+
+    def _with_carried(self, result: Arrivals, passed: pa.RecordBatch) -> Arrivals:
+        """Promises about the key here, or a later one; each bucket below speaks for itself."""
+        columns = {field.name: passed.column(i) for i, field in enumerate(passed.schema)}
+        by = columns["_passed_by"].to_numpy()
+        named: Mask = np.zeros(passed.num_rows, np.bool_)
+        for n in self.carried:
+            named |= valid([columns[f"p{n}"]])
+        at = Positions(by, np.zeros(len(by), np.int64))
+        keys, rows = self.keys(columns), np.arange(len(by))
+        result = self.with_later(result, columns, keys, (rows[named], at))
+        wide = replace(self, null_is_wildcard=True)
+        return wide.with_marked(result, columns["h"], keys, (rows[~named], at))
 
     def _with_wide(self, result: Arrivals, told: pa.RecordBatch) -> Arrivals:
         said = [self._patterns(text) for text in told.column("_passed_text").to_pylist()]
         counted = [i for i, patterns in enumerate(said) if patterns is not None]
         by = told.column("_passed_by").to_numpy()[counted]
+        before = np.empty(0, np.int64) if result.patterns_at is None else result.patterns_at.partition
+        by = np.concatenate([before, by])
         return replace(
             result,
-            patterns=tuple(patterns for patterns in said if patterns is not None),
+            patterns=(*result.patterns, *(patterns for patterns in said if patterns is not None)),
             patterns_at=Positions(by, np.zeros(len(by), np.int64)),
         )
 

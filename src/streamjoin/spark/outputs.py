@@ -7,7 +7,8 @@ frames would convert them value by value.
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
 them. It carries rows, punctuations and violations side by side (`elements()`, `write()`), and rows
 of nested types. A join that feeds another also emits what is over beyond single keys (WIDE), as texts
-under the number of the bucket that tells it.
+under the number of the bucket that tells it, promises about a later key (CARRIED) in the same way, and
+how far event time has got.
 
 In both, each bucket adds one row per metric and batch: `_id` is its number, `_m` its value.
 """
@@ -22,12 +23,12 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.operators.announce import punctuations_of
-from streamjoin.operators.elements import Finished, FinishedWide, Output, Results
+from streamjoin.operators.elements import Finished, FinishedWide, Output, PassedOn, Reached, Results
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
-ROWS, PUNCTUATIONS, VIOLATIONS, WIDE = range(4)
+ROWS, PUNCTUATIONS, VIOLATIONS, WIDE, PROGRESS, CARRIED = range(6)
 KIND_NAMES = ("row", "punctuation", "violation")
 TAGS = ("_kind", "_input", "_punctuation", "_reason")
 METRIC = "_id"  # null on everything that is not a metric
@@ -91,6 +92,11 @@ class Packed:
         elif isinstance(output, FinishedWide):
             texts = [Punctuation(patterns).text() for patterns in output.patterns]
             kind, number, data = WIDE, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
+        elif isinstance(output, PassedOn):
+            kind, number, data = CARRIED, bucket, output.promises
+        elif isinstance(output, Reached):
+            data = pa.RecordBatch.from_arrays([pa.array([output.time_us])], ["time"])
+            kind, number = PROGRESS, bucket
         else:
             kind, number, reason, data = VIOLATIONS, output.input, output.reason, output.rows.data
         values = [kind, number, reason, batch_bytes(data).to_pybytes(), None, None]
@@ -164,7 +170,7 @@ class UnpackElements:
 
     def _violation_columns(self, number: int, data: pa.RecordBatch) -> dict[str, Any]:
         spec = self.spec.inputs[number]
-        first = 2 if spec.layout.timed else 1
+        first = spec.layout.first_key
         names = [*self.spec.key_names, *self.spec.payload_names(number)]
         found = dict(
             zip(names, data.columns[first:], strict=False)

@@ -4,7 +4,7 @@ Runs in Spark's Python workers under `mapInArrow`. The JVM has already cast the 
 and turned event time into microseconds, so a batch comes in the join's physical layout, followed
 by the columns that say which rows are promises and where they stand:
 
-    h [t] k0… p0…  [mark]  [last]  [part off]
+    h [t [d]] k0… p0…  [mark [named unheard]]  [last]  [part off]
 
 Rows of a control source come with the time of each promise, and where a key column is promised by
 ranges with their ends; a key is null where it is not a single value:
@@ -31,6 +31,7 @@ from streamjoin.keys import canonical, valid
 from streamjoin.metadata import Arrival
 from streamjoin.operators.arrival_order import with_tracks
 from streamjoin.operators.arrivals import Arrivals, Positions
+from streamjoin.operators.carried import promise_rows
 from streamjoin.operators.control import Promised, check_times, scheduled_arrivals
 from streamjoin.operators.intake import latest_time, offsets, sort_marks
 from streamjoin.operators.monitor import look
@@ -99,6 +100,8 @@ class Packer(Packing):
     sequenced: bool = False
     keep_unkeyed: bool = False  # rows with null keys are results of their own
     arrival: Arrival | None = None
+    stamped: bool = False  # results of another join, which tells how far their time has got
+    carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
@@ -116,14 +119,18 @@ class Packer(Packing):
         result = Arrivals(
             rows,
             self.layout.keys_only.empty(),
-            latest_us=latest_time(time, data),
+            latest_us=None if self.stamped else latest_time(time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
             unkeyed=self._unkeyed(columns, keys, time, data & ~has_key),
             rows_at=None if at is None else at.take(chosen),
             order=look(rows) if self.arrival is None else None,
         )
+        if marks is not None and "named" in columns:  # of other columns than the key
+            on_way = marks & _flags(columns["named"]) & ~_flags(columns["unheard"])
+            result = self.with_later(result, columns, keys, (np.flatnonzero(on_way), at))
+            marks = marks & ~_flags(columns["named"])
         if marks is not None and marks.any():
-            result = self._with_marked(result, columns["h"], keys, (np.flatnonzero(marks), at))
+            result = self.with_marked(result, columns["h"], keys, (np.flatnonzero(marks), at))
         if self.closing:
             last = np.flatnonzero(_flags(columns["last"])[chosen])
             keys_at = None if result.rows_at is None else result.rows_at.take(last)
@@ -136,6 +143,8 @@ class Packer(Packing):
         parts = [columns["h"]]
         if time is not None:
             parts.append(pa.array(time))
+        if self.layout.until:
+            parts.append(columns["d"])
         parts += keys
         parts += [_as_type(columns[f"p{i}"], dtype) for i, dtype in enumerate(self.layout.payload_types)]
         everything = self.layout.batch(parts)
@@ -146,9 +155,25 @@ class Packer(Packing):
     ) -> Batch | None:
         return self._rows(columns, keys, time, np.flatnonzero(mask)) if self.keep_unkeyed else None
 
-    def _with_marked(
+    def with_later(
+        self,
+        result: Arrivals,
+        columns: dict[str, Any],
+        keys: list[Any],
+        marked: tuple[Ints, Positions | None],
+    ) -> Arrivals:
+        """With promises that a later operator can use, if there is one."""
+        rows, at = marked
+        if len(rows) == 0 or not self.carried:
+            return result
+        named = [_as_type(columns[f"p{n}"], self.layout.payload_types[n]) for n in self.carried]
+        by = np.zeros(len(keys[0]), np.int64) if at is None else at.partition
+        return replace(result, carried=promise_rows([*keys, *named], by).take(pa.array(rows)))
+
+    def with_marked(
         self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]
     ) -> Arrivals:
+        """With the promises of these rows about the key."""
         rows, at = marked
         single, wide, patterns = sort_marks(keys, rows, self.name, may_be_wide=self.null_is_wildcard)
         picked = pa.array(single)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -168,7 +169,7 @@ class SparkJoin:
         joined = self._joined_type()
         grouping = self.spec.grouping
         if grouping is None:
-            return joined
+            return joined if self.spec.shown is None else T.StructType([joined[n] for n in self.spec.shown])
         groups = [joined[name] for name in grouping.columns]
         answers = [T.StructField(one.name, _answer_type(one, joined)) for one in grouping.aggregates]
         return T.StructType([*groups, *answers])
@@ -185,6 +186,7 @@ class SparkJoin:
                 T.StructField(name, stream.source.schema[column].dataType)
                 for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
             ]
+        fields += [T.StructField(name, T.LongType()) for name in self.spec.stamps]
         return T.StructType(fields)
 
     def _key_types(self) -> list[T.DataType]:
@@ -210,6 +212,8 @@ class SparkJoin:
             sequenced=bool(stream.sequence),
             keep_unkeyed=number in self.spec.how.preserved,
             arrival=stream.arrival,
+            stamped=bool(stream.stamps),
+            carried=spec.carried,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
@@ -232,19 +236,32 @@ class SparkJoin:
         return promises_of(source.source, keys, time).mapInArrow(packer, PACKED)
 
     def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
+        source = stream.punctuation
         keys = [
             normal(F.col(quoted(name)).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
+        if (
+            isinstance(source, Marked) and stream.promised is not None
+        ):  # a mark is open where it names nothing
+            mark = F.coalesce(F.col(quoted(source.column)), F.lit(False))
+            keys = [
+                key if name in stream.promised else F.when(~mark, key)
+                for name, key in zip(stream.key, keys, strict=True)
+            ]
         columns = [F.xxhash64(*keys).alias("h")]
-        if timed and stream.time is not None:
+        if stream.stamps:
+            columns += [F.col(name).alias(short) for name, short in zip(stream.stamps, "td", strict=False)]
+        elif timed and stream.time is not None:
             dtype = stream.source.schema[stream.time].dataType
             columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
         columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
-        source = stream.punctuation
         if isinstance(source, Marked):
             columns.append(F.col(quoted(source.column)).alias("mark"))
+            if stream.unnamed:
+                columns.append(_any_named(stream.unnamed).alias("named"))
+                columns.append(_any_named(stream.unheard).alias("unheard"))
         if isinstance(source, Closing):
             columns.append(F.expr(source.condition).cast("boolean").alias("last"))
         if stream.sequence:
@@ -260,11 +277,16 @@ class SparkJoin:
         times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
         controls = [s.punctuation for s in self.plan.streams if isinstance(s.punctuation, Control)]
         times += [control.source.schema[control.time].dataType for control in controls]
-        return any(isinstance(dtype, T.TimestampType) for dtype in times)
+        return self.plan.options.zoned or any(isinstance(dtype, T.TimestampType) for dtype in times)
 
     def _cache_name(self) -> str:
         text = json.dumps(self.spec.identity(), sort_keys=True)
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _any_named(columns: Sequence[str]) -> Any:
+    """Whether one of the columns has a value."""
+    return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
 
 
 def _check_names(names: list[str]) -> None:

@@ -74,7 +74,7 @@ class Run:
     def extent(self) -> Extent:
         if self.known_extent is None:
             batch = self.batch
-            times = (int(batch.time.min()), int(batch.time.max())) if batch.layout.timed else (0, 0)
+            times = (int(batch.bound.min()), int(batch.bound.max())) if batch.layout.timed else (0, 0)
             bounds = int(batch.hash[0]), int(batch.hash[-1])
             self.known_extent = Extent(batch.layout, len(batch), batch.nbytes, bounds, times)
         return self.known_extent
@@ -135,12 +135,12 @@ class Run:
 
     @property
     def time_bounds(self) -> tuple[int, int]:
-        """Earliest and latest time, both inclusive; only for a timed layout."""
+        """Earliest and latest time that lets a row go, both inclusive; only for a timed layout."""
         return self.extent.times
 
     @cached_property
     def _by_time(self) -> tuple[Ints, Ints]:
-        times = self.batch.time
+        times = self.batch.bound
         order = np.argsort(times, kind="stable")
         return times[order], order
 
@@ -228,7 +228,7 @@ class Run:
         return self.dead_rows - before
 
     def live_between(self, start_us: int, stop_us: int) -> Ints:
-        """Live rows with start <= time < stop."""
+        """Live rows with start <= the time that lets them go < stop."""
         earliest, latest = self.time_bounds
         if start_us > latest or stop_us <= earliest:
             return _NONE
