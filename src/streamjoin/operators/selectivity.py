@@ -24,7 +24,7 @@ from streamjoin.batch import Ints
 
 MOST_INPUTS = 6
 SAMPLE = 512  # keys that say enough
-EVERY = 50  # one key in so many is looked at where enough is known
+EVERY = 53  # one key in so many is looked at where enough is known
 _FADE = 0.95  # what a batch leaves of the batches before it
 _NOTHING: frozenset[int] = frozenset()
 
