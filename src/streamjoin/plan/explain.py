@@ -101,12 +101,9 @@ def as_text(plan: Mapping[str, Any]) -> str:
         "What is known of each input",
     ]
     lines += [f"  {one['name']}: {'; '.join(one['known']) or 'nothing was declared'}" for one in inputs]
-    if plan["operators"]:
-        lines += [
-            "",
-            "Operators, one after another in each batch",
-            *(f"  {line}" for line in plan["operators"]),
-        ]
+    if len(plan["operators"]) > 1:
+        steps = [f"  {line}" for line in plan["operators"]]
+        lines += ["", "Operators, one after another in each batch", *steps]
     lines += ["", "How it runs (all of it can be set: driver=, order=, purge=, probe=, memory=)"]
     if plan["operator"] is not None:
         lines.append(f"  {plan['operator']['says']}")
