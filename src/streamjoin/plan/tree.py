@@ -164,7 +164,7 @@ class Planner:
         They go on when its tuples have gone, so those must be bounded.
         """
         for part, stream, bound in zip(tree.parts, plan.streams, plan.bounds, strict=True):
-            if not bound.tuples or not stream.carried:
+            if not (bound.tuples and stream.carried and stream.heeded):
                 continue
             if part.parts:
                 inner: Inner = stream.inner  # type: ignore[assignment]  # what is below an operator is one
