@@ -164,8 +164,12 @@ def _matches(element: tuple[str, dict[str, Any]], said: dict[str, Any]) -> bool:
     return kind == "row" and all(value is sj.ANY or values[name] == value for name, value in said.items())
 
 
-def play(drawn: Drawn, joined: sj.Joined, seed: int, *, crash: float = 0.0) -> Counter[tuple[Any, ...]]:
-    """All results of one interleaving cut in batches; nothing is a violation and nothing stays."""
+def play(
+    drawn: Drawn, joined: sj.Joined, seed: int, *, crash: float = 0.0, broken: list[Any] | None = None
+) -> Counter[tuple[Any, ...]]:
+    """All results of one interleaving cut in batches; nothing stays, and nothing is a violation, or those
+    that are `broken` are told.
+    """
     rng = Random(seed)
     run, found = joined.local(), Counter()
     schemas = {one.name: one.schema for one in drawn.streams()}
@@ -174,7 +178,10 @@ def play(drawn: Drawn, joined: sj.Joined, seed: int, *, crash: float = 0.0) -> C
     def take(result: Any) -> None:
         nonlocal run
         found.update(rows(result))
-        assert run.violations() == []
+        told = run.violations()
+        assert not told or broken is not None
+        if broken is not None:
+            broken.extend(told)
         if rng.random() < crash:
             run = joined.local(snapshot=run.snapshot())
 
@@ -228,6 +235,27 @@ def test_every_order_of_operators_gives_the_same(seed: int) -> None:
         assert plan.spec.emits == columns
         with patch.object(probe, "_MANY", seed % 2 * 4):  # times are searched, or all pairs tried
             assert play(drawn, sj.Joined(plan), seed) == expected
+
+
+@given(seed=SEEDS)
+@moderate
+def test_late_rows_are_dropped_and_the_answer_is_that_of_the_others(seed: int) -> None:
+    drawn = Drawn(seed, windowed=True, most=4)
+    for one in drawn.inputs:
+        one.declared["unique"] = False
+        one.elements = [("row", dict(values)) for values in one.rows()]
+        for values in one.rows():
+            values[f"{one.name}_t"] -= drawn.rng.choice([0, 0, min(9, values[f"{one.name}_t"])])
+    joined = drawn.join()
+    broken: list[Any] = []
+    found = play(drawn, joined, seed, broken=broken)
+    assert {each["reason"] for each in broken} <= {"late"}
+    late = {(each["stream"], each["row"].get(f"{each['stream']}_v")) for each in broken}
+    for one in drawn.inputs:
+        kept = [each for each in one.elements if (one.name, each[1][f"{one.name}_v"]) not in late]
+        one.elements = kept
+    assert found == drawn.expected(joined.plan.spec.emits.names)
+    assert {stream for stream, _ in late} <= {one.name for one in drawn.inputs}  # no result is late
 
 
 def first_failure() -> int | None:

@@ -3,7 +3,7 @@
 Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file of its own, so that
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
 "done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key; if there is a
-FOLDER/memory, that is its memory limit.
+FOLDER/memory, that is its memory limit; if there are FOLDER/color and FOLDER/shape, they are joined too.
 """
 
 import sys
@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     def stream(side: str, schema: str) -> DataFrame:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
 
-    joined = sj.join(
+    inputs = [
         sj.stream(stream("one", "k long, a string"), name="one", key="k", unique=True),
         sj.stream(
             stream("many", "k long, b long, is_end boolean"),
@@ -29,6 +29,17 @@ def main(folder: Path) -> None:
             key="k",
             punctuation=sj.marked("is_end"),
         ),
+    ]
+    edges = None
+    if (folder / "color").exists():
+        edges = "one.k = many.k and many.b = color.b and many.b = shape.b"
+        inputs += [
+            sj.stream(stream(name, f"b long, {name} string"), name=name, key="b", unique=True)
+            for name in ("color", "shape")
+        ]
+    joined = sj.join(
+        *inputs,
+        on=edges,
         buckets=3,
         memory=(folder / "memory").read_text() if (folder / "memory").exists() else None,
     )

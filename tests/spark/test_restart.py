@@ -197,6 +197,19 @@ def test_five_kills_lose_and_double_nothing_that_left_memory(tmp_path: Path, see
     check(tmp_path, kills=5, seed=seed, memory="3 MB")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [9, 10])
+def test_kills_lose_and_double_nothing_of_four_streams_on_two_keys(tmp_path: Path, seed: int) -> None:
+    expected = make_input(tmp_path, seed)
+    for i, name in enumerate(("color", "shape")):
+        b = np.random.default_rng([seed, i]).permutation(1000)
+        parts = [pa.table({"b": some, name: [f"{name}{one}" for one in some]}) for some in np.split(b, 10)]
+        write_batches(tmp_path / name, parts)
+    log = kill_until_done(tmp_path, 3, seed)
+    wider = Counter({(*row, f"color{row[2]}", f"shape{row[2]}"): n for row, n in expected.items()})
+    assert content(tmp_path, "rows") == wider, f"seed {seed}: {log}"
+
+
 # All of Spark's local files on a disk of 14 MB, in a mount namespace of its own; the checkpoint is elsewhere.
 SMALL_DISK = """
 set -e
