@@ -135,7 +135,7 @@ def test_a_semi_join_is_not_refused_for_columns_that_do_not_leave() -> None:
         (lambda a, b: sj.join(a, b, name=5), "name=5; give a name"),
         (lambda a, b: sj.stream(NUMBERS["x"], name="c", key=3), "key is 3; give a column's name"),
         (lambda a, b: sj.join(a, b).local(snapshot="x"), "stored state is bytes, not a str"),
-        (lambda a, b: sj.join(a, b).local().step(None), r"step\(\) got a NoneType; give a mapping"),
+        (lambda a, b: sj.join(a, b).local().step(None), "a batch is a NoneType; give a mapping"),
         (lambda a, b: sj.join(a, b).local().punctuate("a", 5), "5 is no Punctuation; name the key columns"),
         (lambda a, b: sj.join(a, b).local().push("a", _twice()), "two columns 'k'; rename one"),
     ],
