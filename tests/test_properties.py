@@ -27,7 +27,7 @@ from tests.simulation.script import Finish, Operation, Push, Restart, Row, Scrip
 Bag = Counter[tuple[int, ...]]
 
 moderate = settings(
-    max_examples=18,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -178,7 +178,7 @@ def deferring(seed: int, count: int) -> Streams:
 
 @COUNTS
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda each: each.__name__)
-@settings(moderate, max_examples=7)
+@settings(moderate, max_examples=5)
 @given(seed=SEEDS, one=CHOICES, other=CHOICES)
 def test_property_where_joining_waits(
     count: int, holds: Callable[..., None], seed: int, one: list[int], other: list[int]

@@ -165,7 +165,7 @@ def groupable(seed: int, count: int) -> Streams:
 
 @COUNTS
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda each: each.__name__)
-@settings(moderate, max_examples=15)
+@settings(moderate, max_examples=9)
 @given(seed=SEEDS, one=CHOICES, other=CHOICES)
 def test_property(
     count: int, holds: Callable[..., None], seed: int, one: list[int], other: list[int]

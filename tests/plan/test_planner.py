@@ -34,8 +34,9 @@ def test_an_input_that_is_no_stream_is_refused():
 
 
 def test_a_name_twice_is_refused():
-    with pytest.raises(sj.InvalidJoin, match=r"same name \(news, news\); give each stream its own name"):
-        sj.join(NEWS, NEWS)
+    says = r"same name \(news, access, news\); give each stream its own name, .* declare it once for each"
+    with pytest.raises(sj.InvalidJoin, match=says):
+        sj.join(NEWS, ACCESS, NEWS)
 
 
 def test_keys_of_different_width_are_refused():
@@ -50,6 +51,14 @@ def test_key_types_without_a_common_one_are_refused():
     texts = stream("texts", "sno:str y")
     with pytest.raises(sj.InvalidJoin, match=r"news\.sno int64, texts\.sno string\); cast one of them first"):
         sj.join(NEWS, texts)
+
+
+def test_the_key_of_every_input_is_checked():
+    small = sj.stream(pa.schema({"sno": pa.int32(), "z": pa.int64()}), name="small", key="sno")
+    assert sj.join(NEWS, ACCESS, small).plan.spec.key_types == (pa.int64(),)
+    times = stream("times", "sno:time w")
+    with pytest.raises(sj.InvalidJoin, match=r"small\.sno int32, times\.sno timestamp.*; cast one of them"):
+        sj.join(NEWS, small, times)
 
 
 def test_the_second_key_column_is_checked_too():

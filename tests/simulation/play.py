@@ -139,15 +139,16 @@ def _stream(number: int, declared: Input, settings: Settings) -> Stream:
 class Followed:
     """A driver, and what it has chosen: the model follows it, it does not check it."""
 
-    def __init__(self, driver: Any) -> None:
-        self.driver, self.chosen = driver, list[tuple[int, int]]()
+    def __init__(self, driver: Any, chosen: list[tuple[int, int]]) -> None:
+        self.driver, self.chosen = driver, chosen
 
     def choose(self, *seen: Any) -> tuple[int, int]:
         self.chosen.append(self.driver.choose(*seen))
         return self.chosen[-1]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.driver, name)
+        found = getattr(self.driver, name)
+        return (lambda queues: Followed(found(queues), self.chosen)) if name == "for_batch" else found
 
 
 def driver(settings: Settings) -> Any:
@@ -157,8 +158,14 @@ def driver(settings: Settings) -> Any:
         "random": sj.RandomInput,
         "priority": sj.Priority,
         "clusters": sj.FollowClusters,
+        "timestamp": sj.Timestamp,
+        "consumption_rate": sj.ConsumptionRate,
+        "initial_output": sj.InitialOutput,
+        "output_rate": sj.OutputRate,
+        "adaptive": sj.Adaptive,
     }
-    return kinds[settings.driver](settings.quota)
+    kind = kinds[settings.driver]
+    return kind() if kind is sj.Timestamp and settings.quota is None else kind(settings.quota)
 
 
 def _control_schema(keys: list[str], declared: Input) -> pa.Schema:
@@ -183,6 +190,7 @@ def plan(script: Script) -> Plan:
         where=_WHERE if settings.where else None,
         driver=driver(settings),
         order=settings.order,
+        probe=settings.probe,
         operator=settings.operator,
         purge=None if settings.purge == "immediate" else PURGES[settings.purge],
         propagate=settings.propagate,
@@ -195,7 +203,7 @@ def plan(script: Script) -> Plan:
         settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
     )
     chosen = planned.spec.strategies
-    followed = dataclasses.replace(chosen, driver=Followed(chosen.driver))
+    followed = dataclasses.replace(chosen, driver=Followed(chosen.driver, []))
     spec = dataclasses.replace(
         planned.spec, merging=merging, frame_rows=settings.frame_rows, strategies=followed
     )
@@ -285,7 +293,7 @@ class Player:
         run.emitted = []
         driver = self.plan.spec.strategies.driver
         assert isinstance(driver, Followed)
-        driver.chosen = []
+        driver.chosen.clear()
         emitted = Emitted(turns=driver.chosen)
         if isinstance(operation, Push):
             tables = {

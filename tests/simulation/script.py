@@ -200,6 +200,7 @@ class Settings(_Compact):
     propagate: bool = True
     driver: str = "round_robin"
     order: str = "sequential"
+    probe: str = "most_selective"
     operator: str | None = None
     memory: int | None = None  # bytes of runs in memory; the others are fetched when they are needed
     defer: bool = False  # joining with those others may wait; for streams that keep their promises

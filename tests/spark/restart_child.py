@@ -3,11 +3,14 @@
 Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file of its own, so that
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
 "done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key; if there is a
-FOLDER/memory, that is its memory limit; if there are FOLDER/color and FOLDER/shape, they are joined too.
+FOLDER/memory, that is its memory limit; if there are FOLDER/color and FOLDER/shape, they are joined too; if
+there is a FOLDER/two, four streams on one key are joined: one to four.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -21,28 +24,7 @@ def main(folder: Path) -> None:
     def stream(side: str, schema: str) -> DataFrame:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
 
-    inputs = [
-        sj.stream(stream("one", "k long, a string"), name="one", key="k", unique=True),
-        sj.stream(
-            stream("many", "k long, b long, is_end boolean"),
-            name="many",
-            key="k",
-            punctuation=sj.marked("is_end"),
-        ),
-    ]
-    edges = None
-    if (folder / "color").exists():
-        edges = "one.k = many.k and many.b = color.b and many.b = shape.b"
-        inputs += [
-            sj.stream(stream(name, f"b long, {name} string"), name=name, key="b", unique=True)
-            for name in ("color", "shape")
-        ]
-    joined = sj.join(
-        *inputs,
-        on=edges,
-        buckets=3,
-        memory=(folder / "memory").read_text() if (folder / "memory").exists() else None,
-    )
+    joined = four(stream) if (folder / "two").exists() else two(stream, folder)
     if (folder / "grouped").exists():
         joined = joined.group_by("k", "a").agg(n=("*", "count"), total=("b", "sum"), most=("b", "max"))
     out = folder / "out"
@@ -66,6 +48,51 @@ def main(folder: Path) -> None:
     )
     query.awaitTermination()
     print("done", flush=True)
+
+
+def two(stream: Callable[[str, str], DataFrame], folder: Path) -> sj.Joined:
+    """A unique input, and one that ends its keys; and two more on another key, where they are there."""
+    inputs = [
+        sj.stream(stream("one", "k long, a string"), name="one", key="k", unique=True),
+        sj.stream(
+            stream("many", "k long, b long, is_end boolean"),
+            name="many",
+            key="k",
+            punctuation=sj.marked("is_end"),
+        ),
+    ]
+    edges = None
+    if (folder / "color").exists():
+        edges = "one.k = many.k and many.b = color.b and many.b = shape.b"
+        inputs += [
+            sj.stream(stream(name, f"b long, {name} string"), name=name, key="b", unique=True)
+            for name in ("color", "shape")
+        ]
+    return sj.join(
+        *inputs,
+        on=edges,
+        buckets=3,
+        memory=(folder / "memory").read_text() if (folder / "memory").exists() else None,
+    )
+
+
+def four(stream: Callable[[str, str], DataFrame]) -> sj.Joined:
+    """Keys end by a unique tuple, by a window, by marked rows, and by both of these."""
+
+    def declared(name: str, value: str, **more: Any) -> Any:
+        marks = ", is_end boolean" if "punctuation" in more else ""
+        source = stream(name, f"k long, t_{value} timestamp, {value} long{marks}")
+        return sj.stream(source, name=name, key="k", time=f"t_{value}", lateness="1 minute", **more)
+
+    marked = sj.marked("is_end")
+    return sj.join(
+        declared("one", "a", unique=True, window="3 minutes"),
+        declared("two", "b", window="90 seconds"),
+        declared("three", "c", punctuation=marked),
+        declared("four", "d", window="2 minutes", punctuation=marked),
+        driver="adaptive",
+        buckets=3,
+    )
 
 
 if __name__ == "__main__":

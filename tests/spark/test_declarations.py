@@ -102,3 +102,20 @@ def test_advice_from_the_metrics_of_a_query(spark: SparkSession, tmp_path: Path)
     assert any(text.startswith("one: no key repeats") and "unique=True" in text for text in said)
     assert any(text.startswith("many:") and "sj.ordered(slack=0)" in text for text in said)
     assert not any(text.startswith("many: no key repeats") for text in said)
+
+
+def test_a_source_joined_with_itself_and_batches_in_which_an_input_is_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    edges = pa.table({"who": [1, 2, 2, 3], "whom": [2, 3, 4, 1]})
+    follows = stream_of(spark, tmp_path / "follows", [edges.slice(0, 2), edges.slice(0, 0), edges.slice(2)])
+    names = pa.table({"id": [1, 2], "name": ["one", "two"]})
+    people = stream_of(spark, tmp_path / "people", [names.slice(0, 0), names])  # and no third file
+    joined = sj.join(
+        sj.stream(follows, name="first", key="whom"),
+        sj.stream(follows, name="second", key="who"),
+        sj.stream(people, name="between", key="id"),
+        buckets=2,
+    )
+    found = run(joined, tmp_path / "checkpoint")
+    assert sorted(map(tuple, found.rows)) == [(1, 3, 2, "one"), (2, 1, 3, "two"), (2, 1, 4, "two")]

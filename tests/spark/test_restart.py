@@ -120,8 +120,11 @@ class Attempt:
         self.process.stdout.close()
 
 
-def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
-    """Kill `kills` attempts, each at a seeded moment after its first batch began; then let one finish."""
+def kill_until_done(folder: Path, kills: int, seed: int, *, after: int = 1) -> list[str]:
+    """Kill `kills` attempts, each at a seeded moment after its first batch began; then let one finish.
+
+    With `after`, up to so many lines are read first: two for every batch.
+    """
     moments = random.Random(seed)
     kinds = (["worker", "jvm", "driver"] * kills)[:kills]
     moments.shuffle(kinds)
@@ -129,7 +132,9 @@ def kill_until_done(folder: Path, kills: int, seed: int) -> list[str]:
     for number, kind in enumerate(kinds):
         attempt = Attempt.start(folder)
         delay = moments.uniform(0, 1.5)
-        line = attempt.wait_for_batch()
+        line = None
+        for _ in range(moments.randint(1, after) if after > 1 else 1):
+            line = attempt.wait_for_batch()
         assert line is not None, f"attempt {number} gave no batch (seed {seed}): {errors(folder)}"
         assert line != "done", f"attempt {number} had nothing left to do (seed {seed}, {log})"
         killed = attempt.kill(kind, delay)
@@ -151,7 +156,7 @@ def errors(folder: Path, characters: int = 3000) -> str:
 
 def content(folder: Path, kind: str) -> Counter[tuple[object, ...]]:
     bag: Counter[tuple[object, ...]] = Counter()
-    for path in sorted((folder / "out").glob(f"{kind}-*.parquet")):
+    for path in sorted((folder / "out").glob(f"{kind}*.parquet")):
         table = pq.read_table(path)
         bag.update(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return bag

@@ -219,7 +219,8 @@ def check_streams(streams: Sequence[Stream]) -> None:
     names = [stream.name for stream in streams]
     if len(set(names)) != len(names):
         raise InvalidJoin(
-            f"two inputs have the same name ({', '.join(names)}); give each stream its own name"
+            f"two inputs have the same name ({', '.join(names)}); give each stream its own name, also "
+            "where a source is joined with itself: declare it once for each name"
         )
 
 
