@@ -210,9 +210,14 @@ def _steps_by(runs: Runs, policy: str) -> float:
 # Pictures
 
 
+def produced(found: Mapping[Key, Runs], form: str) -> dict[str, Chart]:
+    """Produced results against time for some sets, in the longer period."""
+    return {name: _produced(name, found[form, name, "1M"]) for name in SHOWN if (form, name, "1M") in found}
+
+
 def charts(found: Mapping[Key, Runs], form: str) -> dict[str, Picture]:
-    """Produced results against time for some sets, and CPU time for all, in the longer period."""
-    panels = [_produced(name, found[form, name, "1M"]) for name in SHOWN if (form, name, "1M") in found]
+    """Produced results against time, and CPU time of all sets in the longer period."""
+    panels = list(produced(found, form).values())
     times = {(one, name): runs for (one, name, period), runs in found.items() if period == "1M"}
     bars = {
         one: Bars(
@@ -252,7 +257,11 @@ def run(quick: bool, progress: Progress) -> Result:  # noqa: FBT001  # the inter
         parts = [five_way(home, load, progress.step), three_way(home, load, progress.step)]
     found = policies(plan, progress.step)
     series = {name: value for _, part in parts for name, value in part.items()}
-    series |= {"scales": {form.name: form.scale for form in plan.forms}, "tables": tables(found)}
+    series |= {
+        "scales": {form.name: form.scale for form in plan.forms},
+        "tables": tables(found),
+        "produced": {name: chart.lines for name, chart in produced(found, TUPLES.name).items()},
+    }
     made = [*claims(found, plan), *(claim for part, _ in parts for claim in part)]
     return Result("multiway", SEED, made, 5, series, charts(found, TUPLES.name))
 
