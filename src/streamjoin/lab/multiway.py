@@ -1,10 +1,9 @@
 """Joins of many streams in one operator: driver policies beside the paper, and Spark beside its own chain.
 
-Policies, in this process: Tables 4 and 5 of the paper on driver inputs, six data sets, two periods, in single
-tuples at 1/100 of the size (3 repeats: a step of one tuple is slow, and lookups differ by less than 0.5 %
-between seeds) and in whole buffers at full size (10 repeats) (`driver_runs`); other seeds in each repeat, two
-cases at a time in processes of their own. Spark: joins of three and five streams (`multiway_spark`). Every
-answer is checked before a number is reported.
+Policies, without Spark: Tables 4 and 5 of the paper on driver inputs, six data sets, two periods, in single
+tuples at 1/100 of the size (3 repeats, as a step of one tuple is slow) and in whole buffers at full size (10
+repeats) (`driver_runs`); other seeds in each repeat, two cases at a time in processes of their own. Spark:
+joins of three and five streams (`multiway_spark`). Every answer is checked before a number is reported.
 
 Where the paper's gain in time does not appear, `why` says so in numbers: time is lookups times time per
 lookup, and a policy can only change the order within a batch, so it decides about no other pairs than those
@@ -139,7 +138,8 @@ def tables(found: Mapping[Key, Runs]) -> dict[str, Any]:
 
 def _row(runs: Runs, policy: str, name: str, period: str) -> dict[str, Any]:
     ones = [each.policies[policy] for each in runs]
-    ratios = [each.policies[policy].cpu_s[_PART] / each.policies[BASE].cpu_s[_PART] for each in runs]
+    times = [each.policies[policy].cpu_s[_PART] / each.policies[BASE].cpu_s[_PART] for each in runs]
+    lookups = [lookups_by([each], policy, (BASE,)) for each in runs]
     return {
         "repeats": len(runs),
         "probes": mean(one.probes[_PART] for one in ones),
@@ -147,8 +147,9 @@ def _row(runs: Runs, policy: str, name: str, period: str) -> dict[str, Any]:
         "turns": mean(one.turns[_PART] for one in ones),
         "cpu_s": median(one.cpu_s[_PART] for one in ones),
         "probes_by_timestamp": lookups_by(runs, policy, (BASE,)),
+        "probes_low_high": [min(lookups), max(lookups)],
         "time_by_timestamp": time_by(runs, policy),
-        "time_low_high": [min(ratios), max(ratios)],
+        "time_low_high": [min(times), max(times)],
         "time_first_half": time_by(runs, policy, "first half"),
         "time_second_half": time_by(runs, policy, "second half"),
         "time_in_paper": 1.0 if policy == BASE else printed(RUNNING_TIME, name, policy, period),
@@ -210,9 +211,14 @@ def _steps_by(runs: Runs, policy: str) -> float:
 # Pictures
 
 
+def produced(found: Mapping[Key, Runs], form: str) -> dict[str, Chart]:
+    """Produced results against time for some sets, in the longer period."""
+    return {name: _produced(name, found[form, name, "1M"]) for name in SHOWN if (form, name, "1M") in found}
+
+
 def charts(found: Mapping[Key, Runs], form: str) -> dict[str, Picture]:
-    """Produced results against time for some sets, and CPU time for all, in the longer period."""
-    panels = [_produced(name, found[form, name, "1M"]) for name in SHOWN if (form, name, "1M") in found]
+    """Produced results against time, and CPU time of all sets in the longer period."""
+    panels = list(produced(found, form).values())
     times = {(one, name): runs for (one, name, period), runs in found.items() if period == "1M"}
     bars = {
         one: Bars(
@@ -252,7 +258,11 @@ def run(quick: bool, progress: Progress) -> Result:  # noqa: FBT001  # the inter
         parts = [five_way(home, load, progress.step), three_way(home, load, progress.step)]
     found = policies(plan, progress.step)
     series = {name: value for _, part in parts for name, value in part.items()}
-    series |= {"scales": {form.name: form.scale for form in plan.forms}, "tables": tables(found)}
+    series |= {
+        "scales": {form.name: form.scale for form in plan.forms},
+        "tables": tables(found),
+        "produced": {name: chart.lines for name, chart in produced(found, TUPLES.name).items()},
+    }
     made = [*claims(found, plan), *(claim for part, _ in parts for claim in part)]
     return Result("multiway", SEED, made, 5, series, charts(found, TUPLES.name))
 

@@ -31,6 +31,8 @@ def run(experiment: Experiment, path: Path, *, quick: bool) -> None:
             nonlocal started
             bar.update(task, description=what, advance=1 if started else 0)
             started = True
+            if not console.is_terminal:  # where the bar is not drawn
+                console.print(what, highlight=False, soft_wrap=True)
 
         result = experiment.run(quick, Progress(lambda total: bar.update(task, total=total), step))
         bar.update(task, advance=1)
