@@ -34,7 +34,7 @@ demo: setup ## the news join on local Spark: plan, rows, state over time
 
 test: lint ## every check, then the tests
 	@echo "Tests ..."
-	@$(WITH_JAVA) $(BIN)/pytest -n 2 -m "not slow"
+	@$(WITH_JAVA) $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 lint: setup ## style, types, and who imports whom
 	@echo "Style, types, layers ..."
