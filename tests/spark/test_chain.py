@@ -58,7 +58,7 @@ def metrics(found: Collected, name: str) -> list[dict[str, int]]:
 # ---------------------------------------------------------------- the answer, and what is held
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("how", ["inner", pytest.param("left", marks=pytest.mark.slow)])
 def test_equals_the_batch_join_and_both_states_let_go(spark: SparkSession, tmp_path: Path, how: str) -> None:
     found = run(chain(frames(spark, tmp_path), how=how), tmp_path / "checkpoint")
     if how == "left":  # what is not over yet may still match: its padded rows are yet to leave
@@ -267,7 +267,7 @@ def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> No
     assert [row._reason for row in found.violations] == ["after_promise"]
 
 
-@pytest.mark.parametrize("key", ["k", "x"])
+@pytest.mark.parametrize("key", ["k", pytest.param("x", marks=pytest.mark.slow)])
 def test_the_end_is_passed_on_whatever_the_key(spark: SparkSession, tmp_path: Path, key: str) -> None:
     schema = pa.schema({"k": pa.int64(), "x": pa.int64(), "over": pa.bool_()})
 

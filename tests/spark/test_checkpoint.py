@@ -231,6 +231,7 @@ def two_joins(spark: SparkSession, folder: Path, first: int, second: int) -> Dat
     return pair("first", first).union(pair("second", second)).dropDuplicates(["who", "k"])
 
 
+@pytest.mark.slow
 def test_of_several_joins_one_can_be_cut_and_the_others_stay(spark: SparkSession, tmp_path: Path) -> None:
     ones = [pa.table({"k": range(i * 10, i * 10 + 10), "a": ["x"] * 10}) for i in range(2)]
     manys = [

@@ -56,7 +56,13 @@ def declared(frame: Any, number: int, one: Generated, *, windowed: bool) -> Any:
     )
 
 
-@pytest.mark.parametrize(("seed", "how"), list(enumerate(HOW)))
+@pytest.mark.parametrize(
+    ("seed", "how"),
+    [
+        pytest.param(seed, how, marks=[pytest.mark.slow] if how in ("right", "left_semi") else [])
+        for seed, how in enumerate(HOW)
+    ],
+)
 def test_the_answer_is_the_batch_joins(spark: SparkSession, tmp_path: Path, seed: int, how: str) -> None:
     rng = random.Random(seed)
     windowed = seed % 2 == 0

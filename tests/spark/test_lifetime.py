@@ -35,7 +35,7 @@ SIGNALS = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
     "end",
     [
         "killed",
-        "interrupted",
+        pytest.param("interrupted", marks=pytest.mark.slow),
         pytest.param("finished", marks=pytest.mark.slow),
         pytest.param("left without stopping", marks=pytest.mark.slow),
         pytest.param("failed", marks=pytest.mark.slow),

@@ -192,8 +192,8 @@ def test_five_kills_lose_and_double_no_group(tmp_path: Path, seed: int) -> None:
     assert content(tmp_path, "rows") == expected, f"seed {seed}: {log}"
 
 
-def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    check(tmp_path, kills=5, seed=2026)
+def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    check(tmp_path, kills=3, seed=2026)
 
 
 @pytest.mark.slow
@@ -225,6 +225,7 @@ exec "$@"
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_the_query_and_a_restart_goes_on(tmp_path: Path) -> None:
     probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "small", str(tmp_path)]
     if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
@@ -246,6 +247,6 @@ def test_a_full_disk_fails_the_query_and_a_restart_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2, 3, 2026])
 def test_five_more_kills_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     check(tmp_path, kills=5, seed=seed)

@@ -89,7 +89,14 @@ def files(rng: random.Random, one: Generated, number: int) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count", "memory"), [(1, 2, None), (2, 3, None), (3, 2, None), (4, 3, "1 KB"), (5, 2, WAITING)]
+    ("seed", "count", "memory"),
+    [
+        pytest.param(1, 2, None, marks=pytest.mark.slow),
+        (2, 3, None),
+        (3, 2, None),
+        (4, 3, "1 KB"),
+        (5, 2, WAITING),
+    ],
 )
 def test_the_answer_is_the_batch_joins(
     spark: SparkSession,
