@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -41,8 +42,14 @@ while birth is not None and started(pid) == birth:
 _watched: dict[int, int] = {}
 
 
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Not that an object let go of now could not say so to a JVM that is leaving."""
+    return "Exception while sending command" not in str(record.msg)
+
+
 def _leave(spark: Any, process: Any, grace_s: float) -> None:
     """At a normal end: stop the session, close the JVM's pipe, wait for it, kill it if it stays."""
+    logging.getLogger().addFilter(_worth_telling)
     with contextlib.suppress(Exception):  # it may be stopped already, or its JVM gone
         spark.stop()
     with contextlib.suppress(OSError):
