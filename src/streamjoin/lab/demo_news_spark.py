@@ -7,7 +7,6 @@ reports of itself (`observedMetrics` here, `stateOperators` of Spark's join).
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streamjoin.lab.demo_news import Watched, news_join
+from streamjoin.lab.watching import batches, rows_of_operators
 from streamjoin.sources.news import NewsStreams
 from streamjoin.spark.session import session
 from streamjoin.spark.sources import register
@@ -42,7 +42,7 @@ def run_spark(streams: NewsStreams, batch_rows: int, tick: Callable[[int], None]
             writer = own.writeStream.foreachBatch(_collect(ignorant))
             query = writer.option("checkpointLocation", f"{folder}/own").trigger(availableNow=True).start()
             half = knowing.rows_in[-1] // 2
-            _watch(query, ignorant, lambda seen: tick(half + seen // 2), _own_state)
+            _watch(query, ignorant, lambda seen: tick(half + seen // 2), rows_of_operators)
             tick(knowing.rows_in[-1])
     finally:
         spark.stop()
@@ -63,25 +63,12 @@ def _collect(watched: Watched) -> Callable[[DataFrame, int], None]:
 
 def _watch(query: Any, watched: Watched, tick: Callable[[int], None], state_of: Callable[[Any], int]) -> None:
     """Follow a query to its end."""
-    last = -1
-    while True:
-        running = query.isActive
-        for progress in query.recentProgress:
-            if progress.batchId > last and progress.numInputRows > 0:
-                last = progress.batchId
-                before = watched.rows_in[-1] if watched.rows_in else 0
-                watched.rows_in.append(before + progress.numInputRows)
-                watched.state_rows.append(state_of(progress))
-                tick(watched.rows_in[-1])
-        if not running:
-            query.awaitTermination()  # raises what went wrong
-            return
-        time.sleep(0.2)
+    for progress in batches(query):
+        before = watched.rows_in[-1] if watched.rows_in else 0
+        watched.rows_in.append(before + progress.numInputRows)
+        watched.state_rows.append(state_of(progress))
+        tick(watched.rows_in[-1])
 
 
 def _our_state(progress: Any) -> int:
     return int(progress.observedMetrics[_JOIN]["state_rows"])
-
-
-def _own_state(progress: Any) -> int:
-    return sum(int(operator.numRowsTotal) for operator in progress.stateOperators)

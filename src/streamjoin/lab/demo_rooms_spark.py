@@ -8,7 +8,6 @@ query reports of itself (`observedMetrics` here, `stateOperators` of Spark's joi
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamjoin.lab.demo_auction_spark import write_files
 from streamjoin.lab.demo_rooms import KEY, KNOWING, NAME, Watched, rooms_join
+from streamjoin.lab.watching import batches, rows_of_operators
 from streamjoin.sources.rooms import VALUES, RoomStreams, room_schema
 from streamjoin.spark.session import session
 
@@ -32,11 +32,11 @@ def run_spark(
     knowing, ignorant = Watched(KNOWING), Watched("Spark's own two joins")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            batches = write_files(streams.batches(batch_minutes), Path(folder))
+            written = write_files(streams.batches(batch_minutes), Path(folder))
             follow(start_ours(spark, Path(folder), knowing), knowing, lambda done: tick(done // 2))
-            both = batches // 2
+            both = written // 2
             follow(start_own(spark, Path(folder), ignorant), ignorant, lambda done: tick(both + done // 2))
-            tick(batches)
+            tick(written)
     finally:
         spark.stop()
     return knowing, ignorant
@@ -76,25 +76,16 @@ def _collect(watched: Watched) -> Callable[[DataFrame, int], None]:
 
 def follow(query: StreamingQuery, watched: Watched, tick: Callable[[int], None]) -> None:
     """Watch a query to its end, batch by batch."""
-    last = -1
-    while True:
-        running = query.isActive
-        for progress in query.recentProgress:
-            if progress.batchId > last and progress.numInputRows > 0:
-                last = progress.batchId
-                _note(progress, watched)
-                tick(len(watched.state_rows))
-        if not running:
-            query.awaitTermination()  # raises what went wrong
-            return
-        time.sleep(0.2)
+    for progress in batches(query):
+        _note(progress, watched)
+        tick(len(watched.state_rows))
 
 
 def _note(progress: Any, watched: Watched) -> None:
     """What a batch's progress says of the state, and of why tuples left it."""
     metrics = progress.observedMetrics.get(f"streamjoin_{NAME}")
     if metrics is None:
-        watched.state_rows.append(sum(int(one.numRowsTotal) for one in progress.stateOperators))
+        watched.state_rows.append(rows_of_operators(progress))
         return
     found = metrics.asDict()
     watched.state_rows.append(int(found["state_rows"]))
