@@ -28,7 +28,7 @@ def pad(component: Component, first: int, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def assemble(
-    components: Sequence[Component], schema: pa.Schema, further: Sequence[Ints] = ()
+    components: Sequence[Component], schema: pa.Schema, further: Sequence[Any] = ()
 ) -> pa.RecordBatch:
     """One record batch of results; keys are taken from the first component, `further` columns follow."""
     first, first_rows = components[0]
@@ -39,5 +39,5 @@ def assemble(
         if batch.payload:
             rows = pa.array(row_numbers)
             columns += [column.take(rows) for column in batch.payload]
-    columns += map(pa.array, further)
+    columns += [each if isinstance(each, pa.Array) else pa.array(each) for each in further]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

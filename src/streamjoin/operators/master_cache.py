@@ -1,90 +1,179 @@
 """The cache of a semi-stream join: values with all their master rows, or known to have none.
 
-For each value it counts the stream tuples that met it and the cycles since it came, so that what it saves is
-known: worked number, 30 tuples in 6 cycles are 5 a cycle that would wait.
+Rows stand in runs, as the state of every join does, so that a batch stores what it added. With each row
+stands how often its value was met and since when, in one number; a value's is that of its first row. Worked
+number: met 30 times since clock 100, at clock 700 with 100 ticks a cycle: 5 times a cycle.
+
+A value that is evicted loses all its rows at once: a part of them would give a part of the results.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from streamjoin.batch import Batch, Ints, Layout, Mask, concat
-from streamjoin.state.run import Run, match
+import numpy as np
+import numpy.typing as npt
+
+from streamjoin.batch import Batch, Ints, Layout, Mask
+from streamjoin.keys import equal_at
+from streamjoin.state.run import Hit, Run
+from streamjoin.state.side import MergePolicy, Part, RunNames, Side
+
+Floats = npt.NDArray[np.float64]
+
+_MET = (1 << 32) - 1  # the lower half is how often a value was met, the upper since when
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the cache knows of the keys of sorted tuples: which, and the rows of those that have some."""
+
+    known: Mask
+    hits: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of the cache: how often each was met, for how many ticks it was there, its rows."""
+
+    met: Ints
+    age: Ints
+    rows: Ints
 
 
 class MasterCache:
-    """Values and their master rows, both sorted."""
+    """Values and their master rows; `absent` are values without any."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.keys = layout.keys_only.empty()
-        self.rows = layout.empty()
-        self._met: Ints = np.empty(0, np.int64)
-        self._cycles: Ints = np.empty(0, np.int64)
+    def __init__(self, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+        self.rows = Side("cache", layout, names, policy)
+        self.absent = Side("absent", layout.keys_only, names, policy)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.rows, self.absent
 
     def __len__(self) -> int:
-        return len(self.keys)
+        """About how many values there are: each has a row, or is absent."""
+        return self.rows.live_rows + self.absent.live_rows
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + self.keys.nbytes + 16 * len(self.keys)
+        return sum(side.nbytes + 8 * side.live_rows for side in self.sides)
 
     @property
     def value_bytes(self) -> float:
-        """What a value takes beside its master rows."""
-        return 16.0 + (self.keys.nbytes / len(self.keys) if len(self.keys) else 16.0)
+        """What a value without rows takes."""
+        held = self.absent.live_rows + self.absent.dead_rows
+        return 8.0 + (self.absent.nbytes / held if held else 16.0 * len(self.absent.layout.key_types))
 
-    def look_up(self, tuples: Batch) -> Mask:
-        """Which keys of sorted stream tuples are here; their tuples are counted."""
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        for side in self.sides:
+            side.tiers = []
+
+    def look_up(self, tuples: Batch) -> Found:
+        """What is known of sorted tuples; they are counted."""
         known: Mask = np.zeros(len(tuples.groups), np.bool_)
-        if len(self.keys):
-            hit = match(tuples, Run("cache", self.keys))
+        hits = [[_living(hit) for hit in side.match(tuples)] for side in self.sides]
+        for hit in (hit for some in hits for hit in some):
             known[hit.probe] = True
-            self._met[hit.start] += tuples.groups.count[hit.probe]
-        return known
+            _count(hit.run, hit.start, tuples.groups.count[hit.probe])
+        return Found(known, hits[0])
 
-    def add(self, keys: Batch, rows: Batch) -> None:
-        """New values (sorted, distinct) with all their master rows (sorted); known ones stay as they are."""
-        if len(self.keys) and len(keys):
-            fresh: Mask = np.ones(len(keys), np.bool_)
-            fresh[match(keys, Run("cache", self.keys)).probe] = False
-            if not fresh.all():
-                keys = keys.where(fresh)
-                rows = _of(rows, keys)
-        if len(keys) == 0:
-            return
-        together = concat(self.keys.layout, [self.keys, keys])
-        order = together.sort_order(in_stretches=True)
-        new = np.zeros(len(keys), np.int64)
-        self._met = np.concatenate((self._met, new))[order]
-        self._cycles = np.concatenate((self._cycles, new))[order]
-        self.keys = together.take(order)
-        self.rows = concat(self.rows.layout, [self.rows, rows]).sorted(in_stretches=True)
+    def add(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints], since: int) -> int:
+        """New values with all their rows, and keys known to have none; what is here already stays as it is.
 
-    def end_cycle(self) -> None:
-        """All values were here for one more cycle."""
-        self._cycles = self._cycles + 1
+        `met` is how often the value of each row came since then. Returns how many values are new.
+        """
+        added = 0
+        for side, batch, count in zip(self.sides, (rows, absent), met, strict=True):
+            if len(batch):
+                by_key = batch.sorted()
+                new = ~self._holds(by_key)
+                marks = (since << 32) + np.minimum(count, _MET)[batch.sort_order()]
+                mine = new[by_key.groups.of_rows()]
+                if mine.any():
+                    side.adopt(Part(by_key.where(mine), arrived=marks[mine]))
+                    side.merge_due()
+                added += int(np.count_nonzero(new))
+        return added
 
-    def evict(self, row_bytes: float, factor: float, tuple_bytes: float) -> int:
-        """Let go of values whose tuples would take less memory waiting; counts begin again."""
-        rows_of = np.zeros(len(self.keys), np.int64)
-        hit = match(self.rows, Run("cache", self.keys)) if len(self.rows) else None
-        if hit is not None:
-            rows_of[hit.start] = self.rows.groups.count[hit.probe]
-        cache = rows_of * row_bytes + self.value_bytes
-        disk = self._met / np.maximum(self._cycles, 1) * tuple_bytes
-        stays = (cache < factor * disk) | (self._cycles == 0)
-        gone = int(np.count_nonzero(~stays))
-        if gone:
-            self.keys = self.keys.where(stays)
-            self.rows = _of(self.rows, self.keys)
-        self._met = np.zeros(len(self.keys), np.int64)
-        self._cycles = np.zeros(len(self.keys), np.int64)
+    def _holds(self, rows: Batch) -> Mask:
+        """For each key of sorted rows, whether it is known."""
+        held: Mask = np.zeros(len(rows.groups), np.bool_)
+        for side in self.sides:
+            for hit in side.match(rows):
+                held[_living(hit).probe] = True
+        return held
+
+    def evict(self, clock: int, stays: Callable[[Values], Mask]) -> int:
+        """Let go of the values that do not stay; returns how many went."""
+        runs = [run for side in self.sides for run in side.runs]
+        with_rows = sum(1 for _ in self.rows.runs)
+        parts = [_values(run, clock, has_rows=i < with_rows) for i, run in enumerate(runs)]
+        if not parts:
+            return 0
+        all_values = Values(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        kept = np.split(stays(all_values), np.cumsum([len(part[0]) for part in parts])[:-1])
+        _keep_values_whole(runs[:with_rows], kept)
+        gone = 0
+        for run, keep in zip(runs, kept, strict=True):
+            groups = run.batch.groups
+            alive = run.alive(groups.start)
+            gone += int(np.count_nonzero(alive & ~keep))
+            run.kill_stretches(groups.start[~keep], groups.count[~keep])
+        for side in self.sides:
+            side.drop_dead()
         return gone
 
+    def fade(self, clock: int, *, forget: bool) -> None:
+        """Counting begins again, or what was counted counts half."""
+        for side in self.sides:
+            for run in side.runs:
+                marks = _marks(run)
+                since, met = marks >> 32, marks & _MET
+                run.arrived = np.full(len(marks), clock << 32) if forget else _halved(since, met, clock)
 
-def _of(rows: Batch, keys: Batch) -> Batch:
-    """The rows (sorted) of some keys (sorted)."""
-    mine: Mask = np.zeros(len(rows.groups), np.bool_)
-    if len(rows) and len(keys):
-        mine[match(rows, Run("keys", keys)).probe] = True
-    return rows.where(mine[rows.groups.of_rows()]) if len(rows) else rows
+
+def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
+    """Where a value's rows go on in the next run, it leaves both or none."""
+    borders = range(len(runs) - 1)
+    for i in (*borders, *reversed(borders)):
+        one, other = runs[i].batch, runs[i + 1].batch
+        last, first = np.array([len(one) - 1]), np.zeros(1, np.int64)
+        if equal_at(one.keys, last, other.keys, first)[0]:
+            kept[i][-1] = kept[i + 1][0] = kept[i][-1] and kept[i + 1][0]
+
+
+def _living(hit: Hit) -> Hit:
+    """Without the values that were let go of: all rows of a value are dead, or none."""
+    if hit.run.dead is None or len(hit.probe) == 0:
+        return hit
+    alive = ~hit.run.dead[hit.start]
+    return Hit(hit.run, hit.probe[alive], hit.start[alive], hit.count[alive])
+
+
+def _marks(run: Run) -> Ints:
+    """A run's marks, to be changed."""
+    marks = run.arrived if run.arrived is not None else np.zeros(len(run), np.int64)
+    if not marks.flags.writeable:
+        marks = marks.copy()
+    run.arrived = marks
+    return marks
+
+
+def _count(run: Run, rows: Ints, more: Ints) -> None:
+    marks = _marks(run)
+    marks[rows] += np.minimum(more, _MET - (marks[rows] & _MET))
+
+
+def _values(run: Run, clock: int, *, has_rows: bool) -> tuple[Ints, Ints, Ints]:
+    groups = run.batch.groups
+    marks = _marks(run)[groups.start]
+    count = groups.count if has_rows else np.zeros(len(groups), np.int64)
+    return marks & _MET, clock - (marks >> 32), count
+
+
+def _halved(since: Ints, met: Ints, clock: int) -> Ints:
+    return ((clock - (clock - since) // 2) << 32) + (met >> 1)

@@ -1,21 +1,16 @@
-"""SemiStreamJoin: a stream joined with master data that fits in no memory (MESHJOIN and SSBJ).
+"""SemiStreamJoin: a stream joined with master data that fits in no memory (MESHJOIN, SSBJ and beyond).
 
-Master data is read piece by piece in an endless cycle. Stream tuples first meet the *cache*: a value in it
-has all its master rows there, or is known to have none, and its tuples are answered at once. All other
-tuples wait, in chunks, until they have met every piece: one cycle. So each piece is read once for all tuples
-that wait.
+Stream tuples first meet the *cache*: a value in it has all its master rows there, or is known to have none,
+and its tuples are answered at once. All others wait, in chunks, until the pieces they need were read, each
+piece once for all tuples that wait: in an endless cycle over the pieces, or by looking up their keys where
+that costs less (`reading`, `paper_reading`).
 
 What is cached follows the cache inequality (Theorem 2 of the SSBJ paper): a value with m master rows and n
 tuples waiting is cheaper in the cache when n * stream tuple > sf * m * master row, in bytes. Worked number:
-20 bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Moving a value takes three cycles:
-
-- *counting*: of the values that wait at its beginning, how many master rows each has; at its end it is
-  decided once which of them move;
-- *switching*: their master rows are collected from the pieces;
-- *phasing out*: they are in the cache, complete; tuples that waited before finish on disk.
-
-A value without master rows is known to have none when its chunk has met every piece; it costs its own bytes.
-Every ten cycles values leave the cache that no longer pay, by their tuples per cycle since they came.
+20 bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Every ten cycles values leave that no
+longer pay, by their tuples per cycle since they came. Where keys are looked up nothing waits longer than a
+batch, and memory saves lookups instead: then values are cached while there is room, and the least often met
+leave when there is none.
 
 Each reading of the master data is of one version; a chunk finishes with the version it began with. Memory is
 counted in bytes (`Division`) and kept within the limit by reading more pieces before more tuples wait.
@@ -24,96 +19,27 @@ counted in bytes (`Division`) and kept within the limit by reading more pieces b
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.batch import Batch, Ints, Layout, Mask, concat
+from streamjoin.batch import Batch, Ints, Mask, concat
 from streamjoin.errors import InvalidJoin
 from streamjoin.kernels.assemble import assemble, pad
 from streamjoin.kernels.match import bounded_slices, expand
-from streamjoin.operators.master_cache import MasterCache
-from streamjoin.state.run import Run, match
+from streamjoin.operators.master_cache import Floats, MasterCache, Values
+from streamjoin.operators.paper_reading import PaperReading
+from streamjoin.operators.reading import Chunk, OrderedReading, Reading
+from streamjoin.operators.semi_spec import Division, Master, ReadCosts, SemiCounters, SemiSpec
+from streamjoin.state.run import Hit, Run
+from streamjoin.state.side import MergePolicy, RunNames, Side
 
-COUNTING, SWITCHING, PHASING_OUT = "counting", "switching", "phasing out"
-_NEXT = {COUNTING: SWITCHING, SWITCHING: PHASING_OUT, PHASING_OUT: COUNTING}
+__all__ = ["Division", "Master", "ReadCosts", "SemiCounters", "SemiSpec", "SemiStreamJoin"]
+
 _EVICTION_CYCLES = 10
-
-
-class Master(Protocol):
-    """One version of the master data (a bucket's share of it), in pieces sorted by hash."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def piece_bytes(self) -> tuple[int, ...]: ...
-    @property
-    def row_bytes(self) -> float: ...
-    def read(self, piece: int) -> Batch: ...
-
-
-@dataclass(frozen=True)
-class SemiSpec:
-    """A stream and master data on a common key."""
-
-    stream: Layout
-    master: Layout
-    output: pa.Schema
-    memory_bytes: int
-    preserves: bool = False  # a left join: tuples without a master row leave padded
-    caches: bool = True  # False: MESHJOIN
-    switching_factor: float = 1.0
-    pointer_bytes: int = 8
-    fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
-    frame_rows: int = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """How the memory is divided, in bytes."""
-
-    piece: int
-    cache: int
-    waiting: int
-    switching: int
-
-    @property
-    def total(self) -> int:
-        return self.piece + self.cache + self.waiting + self.switching
-
-
-@dataclass
-class Chunk:
-    """Tuples that came together and wait together; sorted."""
-
-    rows: Batch
-    matched: Mask
-    pieces_left: int
-
-
-@dataclass
-class Reading:
-    """A version of the master data being read in cycles, and the tuples that wait for it."""
-
-    master: Master
-    position: int = 0
-    cycle: int = 0
-    state: str = COUNTING
-    chunks: list[Chunk] = field(default_factory=list)
-    candidates: Batch | None = None
-    rows_of: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    switching: list[Batch] = field(default_factory=list)
-
-    @property
-    def waiting(self) -> int:
-        return sum(len(chunk.rows) for chunk in self.chunks)
-
-    @property
-    def busy(self) -> bool:
-        """Whether reading on is of use."""
-        return bool(self.chunks) or (self.state == SWITCHING and self.candidates is not None)
+_CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
+_SHRINK_TO = 0.8  # of that, when the least met values leave to make room
+_MERGING = MergePolicy(fanout=8, run_bytes=8 << 20, dead_share=0.02)  # what was evicted frees its memory
 
 
 class SemiStreamJoin:
@@ -121,51 +47,128 @@ class SemiStreamJoin:
 
     def __init__(self, spec: SemiSpec, master: Master) -> None:
         self.spec = spec
-        self.cache = MasterCache(spec.master)
-        self.readings = [Reading(master)]
-        self.pieces_read = self.bytes_read = self.cached_tuples = self.tuples = 0
-        self._check_memory(master)
+        self.names = RunNames()
+        self.cache = MasterCache(spec.master, self.names, _MERGING)
+        self.room = Side("room", spec.stream, self.names, _MERGING)
+        self.counts = SemiCounters()
+        self.clock = 0  # pieces passed
+        self.shrunk_at = 0
+        self.latest_us: int | None = None
+        self.tuple_bytes = float(spec.pointer_bytes + spec.fudge * 20)
+        self.looks_up = False  # whether what waited last was looked up
+        self.readings: list[Reading] = []
+        self._coming: list[tuple[Batch, Batch, Ints, Ints]] = []
+        self._returning: list[Batch] = []
+        self.use(master)
+
+    @property
+    def newest(self) -> Reading:
+        return self.readings[-1]
+
+    def new_run(self, tag: str, rows: Batch) -> Run:
+        """Sorted rows under a name of their own."""
+        run = Run(self.names.next(tag), rows)
+        self.names.residency.admit(run)
+        return run
+
+    # What comes in
 
     def use(self, master: Master) -> None:
         """Another version: tuples that come from now on are joined with it."""
-        if master.version != self.readings[-1].master.version:
-            self._check_memory(master)
-            self.readings.append(Reading(master))
-            self.cache = MasterCache(self.spec.master)
-
-    def process(self, rows: Batch, steps: int) -> Iterator[pa.RecordBatch]:
-        """Stream tuples of one batch, and `steps` pieces of master data for those that wait."""
-        self.tuples += len(rows)
-        missed = yield from self._cache_phase(rows)
-        yield from self._wait(missed)
-        for reading in list(self.readings):
-            for _ in range(steps):
-                if reading.busy:
-                    yield from self._read_piece(reading)
+        if self.readings and master.version == self.newest.master.version:
+            return
+        self._check_memory(master)
+        paper = self.spec.access == "paper" or master.starts is None
+        self.readings.append((PaperReading if paper else OrderedReading)(master, self._progress()))
+        self.cache.clear()
+        if self.room.live_rows:
+            self._returning.append(self.room.live())
+            self.room.tiers = []
         self._forget_old_versions()
+
+    def process(self, rows: Batch) -> Iterator[pa.RecordBatch]:
+        """Stream tuples of one batch, or of a part of one."""
+        self.counts.rows += len(rows)
+        yield from self._retry()
+        yield from self._take_in(rows)
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        """The end of a batch: what is due is read, so that no tuple waits longer than `cycle_batches`."""
+        yield from self._retry()
+        for reading in list(self.readings):
+            share = -(-reading.pieces // self.spec.cycle_batches)
+            if isinstance(reading, OrderedReading) and reading.chunks:
+                ahead = [(reading.position + i) % reading.pieces for i in range(share)]
+                due = sum(reading.master.piece_bytes[piece] for piece in ahead)
+                self.looks_up = not self.is_cheaper_whole(reading.distinct_waiting(), due)
+                if self.looks_up:
+                    yield from reading.answer_all(self)
+                    self._into_cache()
+            yield from self._read(reading, share)
+        self._forget_old_versions()
+        yield from self._retry()
+        if self.spec.cycle_batches == 1 and self.waiting:  # a version came while they waited
+            yield from self.step()
+
+    def read(self, pieces: int) -> Iterator[pa.RecordBatch]:
+        """The next pieces of the cycle."""
+        yield from self._retry()
+        for reading in list(self.readings):
+            yield from self._read(reading, pieces)
+        self._forget_old_versions()
+        yield from self._retry()
+
+    def advance(self, latest_us: int) -> Iterator[pa.RecordBatch]:
+        """Event time has got so far: who waited long enough for a master row leaves without."""
+        self.latest_us = latest_us if self.latest_us is None else max(self.latest_us, latest_us)
+        progress = self._progress()
+        if self.spec.wait_us is None or progress is None:
+            return
+        for run in list(self.room.runs):
+            rows = run.live_between(-(1 << 63) + 1, progress - self.spec.wait_us)
+            if len(rows):
+                run.kill(rows)
+                yield from self._leave(run.batch, rows, self.newest.master.version)
+        self.room.drop_dead()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Read on until nothing waits."""
-        for reading in self.readings:
-            while reading.chunks:
-                yield from self._read_piece(reading)
-        self._forget_old_versions()
+        """Read on until nothing waits; the waiting room stays."""
+        while self.waiting:
+            yield from self._retry()
+            for reading in list(self.readings):
+                while reading.chunks:
+                    yield from self._read(reading, 1)
+            self._forget_old_versions()
+
+    # What is asked for
 
     @property
     def waiting(self) -> int:
-        return sum(reading.waiting for reading in self.readings)
+        return sum(reading.waiting for reading in self.readings) + sum(map(len, self._returning))
+
+    @property
+    def in_room(self) -> int:
+        return self.room.live_rows
 
     def division(self) -> Division:
         """How the memory is divided now."""
+        coming = sum(rows.nbytes + absent.nbytes for rows, absent, *_ in self._coming)
+        collected = sum(one.switching_bytes for one in self.readings if isinstance(one, PaperReading))
         return Division(
             max((max(reading.master.piece_bytes, default=0) for reading in self.readings), default=0),
             round(self.spec.fudge * self.cache.nbytes),
-            sum(self._waiting_bytes(chunk.rows) for reading in self.readings for chunk in reading.chunks),
-            sum(batch.nbytes for reading in self.readings for batch in reading.switching),
+            round(sum(reading.waiting for reading in self.readings) * self.tuple_bytes),
+            coming + collected,
         )
 
-    def _waiting_bytes(self, rows: Batch) -> int:
-        return round(self.spec.fudge * rows.nbytes) + self.spec.pointer_bytes * len(rows)
+    def is_cheaper_whole(self, keys: int, nbytes: int) -> bool:
+        """Whether reading so many bytes costs less than finding the rows of so many keys."""
+        if self.spec.access in ("scan", "lookup"):
+            return self.spec.access == "scan"
+        return nbytes * self.spec.costs.per_byte <= keys * self.spec.costs.per_key
+
+    def _free_bytes(self) -> int:
+        return self.spec.memory_bytes - self.division().total
 
     def _check_memory(self, master: Master) -> None:
         least = 2 * max(master.piece_bytes, default=0)
@@ -178,142 +181,199 @@ class SemiStreamJoin:
     def _forget_old_versions(self) -> None:
         self.readings = [one for one in self.readings[:-1] if one.chunks] + self.readings[-1:]
 
+    def _progress(self) -> int | None:
+        return None if self.latest_us is None else self.latest_us - self.spec.lateness_us
+
     # Tuples
 
-    def _cache_phase(self, rows: Batch) -> Generator[pa.RecordBatch, None, Batch]:
-        """Answer what the cache knows; returns the other tuples."""
+    def _retry(self) -> Iterator[pa.RecordBatch]:
+        """Tuples that return from the waiting room meet the newest version."""
+        while self._returning:
+            rows = self._returning.pop()
+            self.counts.retried += len(rows)
+            yield from self._take_in(rows)
+
+    def _take_in(self, rows: Batch) -> Iterator[pa.RecordBatch]:
         by_key = rows.sorted()
-        known = self.cache.look_up(by_key)
-        if not known.any():
-            return by_key
-        hits = by_key.where(known[by_key.groups.of_rows()])
-        self.cached_tuples += len(hits)
-        matched: Mask = np.zeros(len(hits), np.bool_)
-        yield from self._pairs(hits, self.cache.rows, matched)
-        yield from self._padded(hits, matched)
-        return by_key.where(~known[by_key.groups.of_rows()])
+        missed = yield from self._cache_phase(by_key)
+        if self.newest.pieces == 0:
+            yield from self.unmatched(missed, np.arange(len(missed)), self.newest)
+        else:
+            yield from self._wait(missed)
+
+    def _cache_phase(self, tuples: Batch) -> Generator[pa.RecordBatch, None, Batch]:
+        """Answer what the cache knows; returns the other tuples."""
+        found = self.cache.look_up(tuples)
+        if not found.known.any():
+            return tuples
+        version = self.newest.master.version
+        known = found.known.copy()
+        self.counts.hits += int(tuples.groups.count[known].sum())
+        for hit in found.hits:
+            known[hit.probe] = False  # those that stay have no master rows
+            yield from self.pairs(tuples, hit, version)
+        of_rows = tuples.groups.of_rows()
+        if known.any():
+            yield from self.unmatched(tuples, np.flatnonzero(known[of_rows]), self.newest)
+        return tuples.where(~found.known[of_rows])
 
     def _wait(self, rows: Batch) -> Iterator[pa.RecordBatch]:
-        """Tuples that must meet every piece; where memory is short, others finish first."""
-        reading = self.readings[-1]
-        pieces = len(reading.master.piece_bytes)
-        if pieces == 0:
-            yield from self._padded(rows, np.zeros(len(rows), np.bool_))
-            return
+        """Tuples that need a piece; where memory is short, others finish first."""
+        if len(rows):
+            each = self.spec.fudge * rows.nbytes / len(rows) + self.spec.pointer_bytes
+            self.tuple_bytes = max(each, self.tuple_bytes) if self.waiting else each
         while len(rows):
-            room = self.spec.memory_bytes - self.division().total
-            each = self._waiting_bytes(rows) / len(rows)
-            count = min(len(rows), max(int(room // each), 0))
+            count = min(len(rows), max(int(self._free_bytes() // self.tuple_bytes), 0))
             if count == 0 and self.waiting:
-                yield from self._read_piece(next(one for one in self.readings if one.chunks))
+                yield from self._make_room()
                 continue
-            some, rows = rows.slice(0, max(count, 1)), rows.slice(max(count, 1), len(rows) - max(count, 1))
-            reading.chunks.append(Chunk(some, np.zeros(len(some), np.bool_), pieces))
+            count = max(count, 1)
+            some, rows = rows.slice(0, count), rows.slice(count, len(rows) - count)
+            self.newest.chunks.append(Chunk(self.new_run("waiting", some), self.newest.pieces))
+
+    def _make_room(self) -> Iterator[pa.RecordBatch]:
+        """Memory is short: read on, or look up all that wait if that costs less."""
+        reading = next(one for one in self.readings if one.chunks)
+        before = self.counts.pieces_read
+        all_bytes = sum(reading.master.piece_bytes)
+        if isinstance(reading, OrderedReading) and not self.is_cheaper_whole(reading.waiting, all_bytes):
+            yield from reading.answer_all(self)
+            self._into_cache()
+        else:
+            yield from self._read(reading, 1)
+        self.counts.pieces_forced += self.counts.pieces_read - before
+
+    def pairs(self, tuples: Batch, hit: Hit, version: str) -> Iterator[pa.RecordBatch]:
+        """Results of sorted tuples with the rows that a probe for their keys found, in frames."""
+        groups, master = tuples.groups, hit.run.batch
+        key, mine = expand(groups.start[hit.probe], groups.count[hit.probe])
+        start, count = hit.start[key], hit.count[key]
+        for cut in bounded_slices(count, limit=self.spec.frame_rows):
+            parent, theirs = expand(start[cut], count[cut])
+            self.counts.results += len(theirs)
+            told = [pa.repeat(version, len(theirs))] if self.spec.tells_version else []
+            yield assemble([(tuples, mine[cut][parent]), (master, theirs)], self.spec.output, told)
+
+    def unmatched(self, tuples: Batch, rows: Ints, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Tuples that have no master row in a version: they leave, or wait for a row that comes late."""
+        if len(rows) == 0:
+            return
+        if self.spec.wait_us is not None:
+            progress = self._progress()
+            if reading is not self.newest:  # a version came while they waited: it may have their row
+                came = self.newest.began_us
+                again = _still(tuples.time[rows], self.spec.wait_us, came)
+                self._returning += [tuples.take(rows[again])] if again.any() else []
+                rows = rows[~again]
+            stays = _still(tuples.time[rows], self.spec.wait_us, progress)
+            self.room.append(tuples.take(rows[stays]).sorted())
+            rows = rows[~stays]
+        yield from self._leave(tuples, rows, reading.master.version)
+
+    def _leave(self, tuples: Batch, rows: Ints, version: str) -> Iterator[pa.RecordBatch]:
+        """Without a master row: padded in a left join."""
+        self.counts.unmatched += len(rows)
+        if not self.spec.preserves or len(rows) == 0:
+            return
+        self.counts.results += len(rows)
+        padded = pad((tuples, rows), len(self.spec.stream.key_types), self.spec.output)
+        if self.spec.tells_version:
+            last = padded.num_columns - 1
+            padded = padded.set_column(last, self.spec.output.field(last), pa.repeat(version, len(rows)))
+        yield padded
 
     # Master data
 
-    def _read_piece(self, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """The next piece meets everything that waits; who has met all pieces leaves."""
-        piece = reading.master.read(reading.position)
-        self.pieces_read += 1
-        self.bytes_read += piece.nbytes
-        for chunk in reading.chunks:
-            yield from self._pairs(chunk.rows, piece, chunk.matched)
-            chunk.pieces_left -= 1
-        if reading.position == 0 and reading.state == COUNTING:
-            self._begin_counting(reading)
-        self._count_or_collect(reading, piece)
-        reading.position += 1
-        if reading.position == len(reading.master.piece_bytes):
-            reading.position = 0
-            self._end_cycle(reading)
-        for chunk in [chunk for chunk in reading.chunks if chunk.pieces_left == 0]:
-            yield from self._padded(chunk.rows, chunk.matched)
-            self._cache_absent(reading, chunk)
-        reading.chunks = [chunk for chunk in reading.chunks if chunk.pieces_left]
-
-    def _pairs(self, tuples: Batch, master: Batch, matched: Mask) -> Iterator[pa.RecordBatch]:
-        """Results of sorted tuples with sorted master rows, in frames; notes which tuples matched."""
-        hit = match(master, Run("waiting", tuples))
-        theirs = master.groups
-        key, rows = expand(theirs.start[hit.probe], theirs.count[hit.probe])
-        start, count = hit.start[key], hit.count[key]
-        for cut in bounded_slices(count, limit=self.spec.frame_rows):
-            parent, child = expand(start[cut], count[cut])
-            matched[child] = True
-            yield assemble([(tuples, child), (master, rows[cut][parent])], self.spec.output)
-
-    def _padded(self, rows: Batch, matched: Mask) -> Iterator[pa.RecordBatch]:
-        alone = np.flatnonzero(~matched)
-        if self.spec.preserves and len(alone):
-            first = len(self.spec.stream.key_types)
-            yield pad((rows, alone), first, self.spec.output)
+    def _read(self, reading: Reading, pieces: int) -> Iterator[pa.RecordBatch]:
+        """The next pieces, as far as it is of use; where nothing waits they are only passed."""
+        for _ in range(pieces if reading.pieces else 0):
+            self.clock += reading is self.newest
+            yield from reading.visit(self)
+        self._into_cache()
 
     # What is cached
 
-    def _count_or_collect(self, reading: Reading, piece: Batch) -> None:
-        if reading.candidates is None or reading.state == PHASING_OUT:
+    def worth_caching(self, waiting: Ints, master_rows: Ints, *, waits: float, scanned: bool) -> Mask:
+        """Which values enter the cache, by tuples a cycle and master rows: the best within the memory."""
+        cost = self._cache_cost(master_rows)
+        gain = waits * waiting * self.tuple_bytes - self.spec.switching_factor * cost
+        worth: Mask = gain > 0 if scanned else np.ones(len(waiting), np.bool_)
+        if not worth.any():
+            return worth
+        room = self._free_bytes()
+        if not scanned:
+            limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
+            if limit < cost[worth].sum() and self.clock - self.shrunk_at >= self.newest.pieces:
+                self._shrink()
+                limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
+            room = min(room, int(limit) - self.division().switching)
+        if cost[worth].sum() > room:
+            order = np.argsort(-(gain if scanned else waiting / cost), kind="stable")
+            order = order[worth[order]]
+            worth[order[np.cumsum(cost[order]) > room]] = False
+        return worth
+
+    def _cache_cost(self, master_rows: Ints) -> Floats:
+        each = self.newest.master.row_bytes + 8.0
+        cost: Floats = self.spec.fudge * np.where(master_rows > 0, master_rows * each, self.cache.value_bytes)
+        return cost
+
+    def _cache_limit(self) -> float:
+        return _CACHE_SHARE * (self.spec.memory_bytes - self.division().piece)
+
+    def take_into_cache(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints]) -> None:
+        """Values with all their rows, and values known to have none; `met`: tuples of each row's value."""
+        if len(rows) or len(absent):
+            self._coming.append((rows, absent, *met))
+
+    def _into_cache(self) -> None:
+        """What was found worth it enters, all at once."""
+        if not self._coming:
             return
-        hit = match(piece, Run("candidates", reading.candidates))
-        if reading.state == COUNTING:
-            reading.rows_of[hit.start] += piece.groups.count[hit.probe]
-        elif len(hit.probe):
-            rows = expand(piece.groups.start[hit.probe], piece.groups.count[hit.probe])[1]
-            reading.switching.append(piece.take(rows))
+        rows, absent, met, met_absent = zip(*self._coming, strict=True)
+        self._coming = []
+        since = self.clock - max(self.newest.pieces // (self.spec.cycle_batches if self.looks_up else 1), 1)
+        self.counts.admitted += self.cache.add(
+            concat(self.spec.master, rows),
+            concat(self.spec.master.keys_only, absent),
+            (np.concatenate(met), np.concatenate(met_absent)),
+            max(since, 0),
+        )
 
-    def _end_cycle(self, reading: Reading) -> None:
-        reading.cycle += 1
-        if reading is not self.readings[-1] or not self.spec.caches:
+    def end_cycle(self, cycle: int, *, waits: float) -> None:
+        """Every ten cycles values leave that would take less memory waiting."""
+        self._into_cache()
+        if cycle % _EVICTION_CYCLES or self.looks_up or not self.spec.caches:
             return
-        if reading.state == COUNTING and reading.candidates is not None:
-            reading.candidates = self._worth_caching(reading)
-        elif reading.state == SWITCHING:
-            if reading.candidates is not None:
-                self.cache.add(reading.candidates, concat(self.spec.master, reading.switching).sorted())
-            reading.candidates, reading.switching = None, []
-        reading.state = _NEXT[reading.state]
-        self.cache.end_cycle()
-        if reading.cycle % _EVICTION_CYCLES == 0:
-            factor = self.spec.switching_factor
-            self.cache.evict(reading.master.row_bytes, factor, self._tuple_bytes(reading))
 
-    def _begin_counting(self, reading: Reading) -> None:
-        waiting = [chunk.rows.only_keys() for chunk in reading.chunks]
-        keys = concat(self.spec.stream.keys_only, waiting).sorted().distinct_keys()
-        reading.candidates = keys if len(keys) else None
-        reading.rows_of = np.zeros(len(keys), np.int64)
+        def pays(values: Values) -> Mask:
+            cycles = np.maximum(values.age / max(self.newest.pieces, 1), 1)
+            waiting = values.met / cycles * waits * self.tuple_bytes
+            kept: Mask = (self._cache_cost(values.rows) < self.spec.switching_factor * waiting) | (
+                values.age < self.newest.pieces
+            )
+            return kept
 
-    def _tuple_bytes(self, reading: Reading) -> float:
-        """Memory that a tuple takes while it waits."""
-        rows = sum(len(chunk.rows) for chunk in reading.chunks)
-        if rows == 0:
-            return float(self.spec.pointer_bytes)
-        return sum(self._waiting_bytes(chunk.rows) for chunk in reading.chunks) / rows
+        self.counts.evicted += self.cache.evict(self.clock, pays)
+        self.cache.fade(self.clock, forget=True)
 
-    def _worth_caching(self, reading: Reading) -> Batch | None:
-        """The counted values that take less memory in the cache than waiting, the best first within it."""
-        keys = reading.candidates
-        if keys is None:
-            return None
-        waiting = np.zeros(len(keys), np.int64)
-        for chunk in reading.chunks:
-            hit = match(chunk.rows, Run("candidates", keys))
-            waiting[hit.start] += chunk.rows.groups.count[hit.probe]
-        disk = waiting * self._tuple_bytes(reading)
-        cache = self.spec.fudge * (reading.rows_of * reading.master.row_bytes + self.cache.value_bytes)
-        gains = disk - self.spec.switching_factor * cache
-        order = np.argsort(-gains, kind="stable")
-        order = order[(gains[order] > 0) & (reading.rows_of[order] > 0)]
-        room = self.spec.memory_bytes - self.division().total
-        chosen = order[np.cumsum(cache[order]) <= room]
-        return keys.take(np.sort(chosen)) if len(chosen) else None
+    def _shrink(self) -> None:
+        """The values met least often for their bytes leave until there is room for others."""
+        target = _SHRINK_TO * self._cache_limit()
 
-    def _cache_absent(self, reading: Reading, chunk: Chunk) -> None:
-        """Values of a chunk that has met every piece and found none of theirs."""
-        if not self.spec.caches or reading is not self.readings[-1] or chunk.matched.all():
-            return
-        absent = chunk.rows.where(~chunk.matched).sorted()
-        pays = self.spec.switching_factor * self.spec.fudge * self.cache.value_bytes
-        waiting = absent.groups.count * self._tuple_bytes(reading)
-        if self.spec.memory_bytes > self.division().total:
-            self.cache.add(absent.distinct_keys().where(waiting > pays), self.spec.master.empty())
+        def best(values: Values) -> Mask:
+            usual = values.age.mean() if len(values.age) else 0.0
+            cost = self._cache_cost(values.rows)
+            order = np.argsort(-values.met / (values.age + usual + 1) / cost, kind="stable")
+            kept: Mask = np.zeros(len(order), np.bool_)
+            kept[order[np.cumsum(cost[order]) <= target]] = True
+            return kept
+
+        self.counts.evicted += self.cache.evict(self.clock, best)
+        self.cache.fade(self.clock, forget=False)
+        self.shrunk_at = self.clock
+
+
+def _still(times: Ints, wait_us: int, progress: int | None) -> Mask:
+    """Which tuples may wait on: event time has not passed theirs by more than the wait."""
+    return times + wait_us >= (np.iinfo(np.int64).min if progress is None else progress)

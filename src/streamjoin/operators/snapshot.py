@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from streamjoin.batch import concat
+from streamjoin.batch import Layout, concat
 from streamjoin.operators.calibration import Calibration
 from streamjoin.operators.deferral import Debts
 from streamjoin.operators.elements import Counters
@@ -24,7 +24,7 @@ from streamjoin.state.codec import SNAPSHOT, batch_bytes, decode, decode_batch, 
 from streamjoin.state.keepers import SpillFolder, Values, encoded
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.ranges import RangeSet
-from streamjoin.state.residency import Keeper
+from streamjoin.state.residency import Keeper, Residency
 from streamjoin.state.run import Extent, Run
 from streamjoin.state.side import Side
 
@@ -50,12 +50,14 @@ def store(join: StreamJoin, save: Callable[[Run], str]) -> Manifest:
     """The manifest of the present state; `save` says under which name each run is stored."""
     _settle_as_run(join)
     tiers = {
-        side.tag: [[_entry(run, save(run)) for run in tier] for tier in side.tiers] for side in sides_of(join)
+        side.tag: [[entry_of(run, save(run)) for run in tier] for tier in side.tiers]
+        for side in sides_of(join)
     }
     return Manifest(join.spec.identity(), tiers, _facts(join))
 
 
-def _entry(run: Run, stored_as: str) -> RunEntry:
+def entry_of(run: Run, stored_as: str) -> RunEntry:
+    """A run as a manifest knows it."""
     extent = run.extent
     known = extent.rows, extent.nbytes, run.collided
     marks = run.dead, run.matched
@@ -113,7 +115,10 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
     join = StreamJoin(spec)
     join.names.residency.keeper = keeper
     for side in sides_of(join):
-        side.tiers = [[_run(entry, side) for entry in tier] for tier in manifest.tiers.get(side.tag, [])]
+        side.tiers = [
+            [run_of(entry, side.layout, side.names.residency) for entry in tier]
+            for tier in manifest.tiers.get(side.tag, [])
+        ]
     facts = manifest.facts
     join.step = facts["step"]
     join.progress.own, join.progress.ended = list(facts["own progress"]), list(facts["ended"])
@@ -155,12 +160,13 @@ def restore(spec: JoinSpec, manifest: Manifest, keeper: Keeper) -> StreamJoin:
     return join
 
 
-def _run(entry: RunEntry, side: Side) -> Run:
+def run_of(entry: RunEntry, layout: Layout, residency: Residency) -> Run:
+    """The run that a manifest knows; its rows are fetched when they are needed."""
     name = entry.stored_as.rpartition("-")[0]
     run = Run(name, None, entry.dead, entry.matched, entry.stored_as, entry.collided)
     bounds = entry.hashes or _ANYWHERE, entry.times or _ANYWHERE
-    run.known_extent = Extent(side.layout, entry.rows, entry.nbytes, *bounds)
-    run.home = side.names.residency
+    run.known_extent = Extent(layout, entry.rows, entry.nbytes, *bounds)
+    run.home = residency
     run.arrived, run.left = entry.arrived, entry.left
     return run
 
