@@ -1,0 +1,232 @@
+"""Tables that master data is read from, without Spark: Parquet, Arrow files, Arrow tables in memory.
+
+Every source says its columns (`schema`), gives the chosen ones as record batches in any order
+(`batches`; memory stays at a few batches), how many rows there are where that is known without reading
+(`rows`), and a label of its present content where that can be known (`fingerprint`): for files their names,
+sizes and times of change. Databases are in files of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from streamjoin.errors import BadInput, InvalidJoin
+
+PARQUET = (".parquet", ".parq", ".pq")
+ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+BATCH_ROWS = 1 << 16
+
+
+class TableSource(ABC):
+    """A table that can be read from its beginning, again and again."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema: ...
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def describe(self) -> str: ...
+
+    def rows(self) -> int | None:
+        """How many rows there are; None where only reading them would tell."""
+        return None
+
+    def fingerprint(self) -> str | None:
+        """A label that changes with the content; None where it cannot be known."""
+        return None
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuse columns that are not there."""
+        there = self.schema().names
+        missing = [name for name in columns if name not in there]
+        if missing:
+            raise InvalidJoin(
+                f"{self.describe()} has no column {', '.join(map(repr, missing))}; "
+                f"it has {', '.join(map(repr, there)) or 'none'}"
+            )
+
+
+def table_source(source: Any) -> TableSource:
+    """The source that a path or an Arrow table means; a source is itself."""
+    if isinstance(source, TableSource):
+        return source
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        return MemoryTable(pa.table(source))
+    if isinstance(source, str | Path):
+        return _files(Path(source))
+    raise InvalidJoin(
+        f"a {type(source).__name__} is no master data; give the path of a folder or file of Parquet or "
+        "Arrow, an Arrow table, a DataFrame, sj.postgresql(…) or sj.sqlite(…)"
+    )
+
+
+def _files(path: Path) -> TableSource:
+    if not path.exists():
+        raise InvalidJoin(f"master data {path} is not there; give the path of a folder or file that is")
+    found = [path] if path.is_file() else sorted(_shown(path))
+    for endings, form in ((PARQUET, ParquetFiles), (ARROW, ArrowFiles)):
+        chosen = tuple(file for file in found if file.suffix.lower() in endings)
+        if chosen:
+            return form(path, chosen)
+    there = ", ".join(file.name for file in found[:5]) or "nothing"
+    raise InvalidJoin(
+        f"master data {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
+        f"there is {there}{', …' if len(found) > 5 else ''}"
+    )
+
+
+def _shown(folder: Path) -> Iterator[Path]:
+    """The files below a folder, without those that Spark and others hide behind a dot or underscore."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts):
+            yield path
+
+
+@dataclass(frozen=True)
+class Files(TableSource):
+    """Files of one kind, below one folder."""
+
+    path: Path
+    files: tuple[Path, ...]
+
+    def fingerprint(self) -> str | None:
+        digest = hashlib.blake2b(digest_size=8)
+        for file in self.files:
+            try:
+                stat = file.stat()
+            except OSError as error:
+                raise self.unreadable(error) from error
+            digest.update(f"{file.relative_to(self.path)}|{stat.st_size}|{stat.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+    def describe(self) -> str:
+        return f"master data {self.path}"
+
+    def unreadable(self, error: Exception) -> BadInput:
+        return BadInput(f"{self.describe()} cannot be read ({error}); write the file again, or take it away")
+
+
+@dataclass(frozen=True)
+class ParquetFiles(Files):
+    """Parquet; folders named `column=value` give a column, as Spark writes them."""
+
+    @cached_property
+    def _dataset(self) -> ds.Dataset:
+        base = self.path if self.path.is_dir() else self.path.parent
+        partitioning = ds.HivePartitioning.discover(infer_dictionary=False)
+        try:
+            return ds.dataset(
+                list(map(str, self.files)),
+                format="parquet",
+                partitioning=partitioning,
+                partition_base_dir=str(base),
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise self.unreadable(error) from error
+
+    def schema(self) -> pa.Schema:
+        return self._dataset.schema
+
+    def rows(self) -> int | None:
+        return int(self._dataset.count_rows())
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.check(columns)
+        schema = pa.schema([self.schema().field(name) for name in columns])
+        try:
+            for fragment in self._dataset.get_fragments():
+                yield from _of_one_file(fragment, schema)
+        except (pa.ArrowException, OSError) as error:
+            raise self.unreadable(error) from error
+
+
+def _of_one_file(fragment: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file; a scan of the dataset would read ahead without a limit."""
+    by_folder = ds.get_partition_keys(fragment.partition_expression)
+    with pq.ParquetFile(fragment.path, pre_buffer=False, buffer_size=1 << 20) as file:
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(BATCH_ROWS, columns=there):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    batch.column(name).cast(dtype)
+                    if name in there
+                    else pa.repeat(pa.scalar(by_folder.get(name), dtype), batch.num_rows)
+                    for name, dtype in zip(schema.names, schema.types, strict=True)
+                ],
+                schema=schema,
+            )
+
+
+@dataclass(frozen=True)
+class ArrowFiles(Files):
+    """Arrow IPC, in the file or the stream format."""
+
+    def schema(self) -> pa.Schema:
+        with self._opened(self.files[0]) as reader:
+            return reader.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.check(columns)
+        schema = pa.schema([self.schema().field(name) for name in columns])
+        for file in self.files:
+            with self._opened(file) as reader:
+                try:
+                    for batch in _each(reader):
+                        yield batch.select(list(columns)).cast(schema)
+                except (pa.ArrowException, OSError, KeyError) as error:
+                    raise self.unreadable(error) from error
+
+    def _opened(self, file: Path) -> Any:
+        try:
+            with file.open("rb") as opened:
+                random_access = opened.read(6) == b"ARROW1"
+            return pa.ipc.open_file(str(file)) if random_access else pa.ipc.open_stream(str(file))
+        except (pa.ArrowException, OSError) as error:
+            raise self.unreadable(error) from error
+
+
+def _each(reader: Any) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+    else:
+        yield from reader
+
+
+@dataclass(frozen=True)
+class MemoryTable(TableSource):
+    """An Arrow table in memory."""
+
+    table: pa.Table
+
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.check(columns)
+        yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
+
+    def rows(self) -> int | None:
+        return int(self.table.num_rows)
+
+    def fingerprint(self) -> str | None:
+        """Of the values and how they are chunked; 1 GB takes about a second."""
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(self.table.schema.serialize())
+        for batch in self.table.to_batches(max_chunksize=BATCH_ROWS):
+            digest.update(batch.serialize())
+        return digest.hexdigest()
+
+    def describe(self) -> str:
+        return "the Arrow table"
