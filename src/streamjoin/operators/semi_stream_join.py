@@ -64,6 +64,11 @@ class SemiSpec:
     memory_bytes: int
     preserves: bool = False  # a left join: tuples without a master row leave padded
     caches: bool = True  # False: MESHJOIN
+    access: str = "auto"  # auto | scan | lookup | paper
+    cycle_batches: int = 1
+    wait_us: int | None = None  # waiting room; then the stream's layout is timed
+    lateness_us: int = 0
+    tells_version: bool = False  # the last output column is the version's id
     switching_factor: float = 1.0
     pointer_bytes: int = 8
     fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
