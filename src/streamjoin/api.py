@@ -16,7 +16,7 @@ from streamjoin.chained import run_class
 from streamjoin.enriched import Enriched
 from streamjoin.errors import InvalidJoin
 from streamjoin.local import LocalRun
-from streamjoin.master import Master
+from streamjoin.master_data import Master
 from streamjoin.metadata import (
     Arrival,
     Control,

@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.errors import InvalidJoin
-from streamjoin.master import How, Master
+from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.master_data import How, Master
 from streamjoin.metadata import Duration, column_names, duration_us
 from streamjoin.operators.spilling import size_bytes
 from streamjoin.plan.semi import SemiPlan
+from streamjoin.sources.tables import table_source
 
 
 def master(
@@ -61,9 +62,14 @@ def master(
     )
 
 
+def is_frame(source: Any) -> bool:
+    """Whether it is a Spark DataFrame."""
+    return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
+
+
 def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
     said = f"master {name!r}"
-    if any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__):
+    if is_frame(source):
         from streamjoin.spark.session import refuse_connect
         from streamjoin.spark.wiring import arrow_schema
 
@@ -73,12 +79,10 @@ def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
                 f"{said} is a streaming DataFrame; declare it with sj.stream(…), or read it with spark.read"
             )
         return arrow_schema(source), source
-    if isinstance(source, pa.Table):
-        return source.schema, source
-    raise InvalidJoin(
-        f"{said}: a {type(source).__name__} is no master data; give a path, a pyarrow.Table, a Spark "
-        "DataFrame, sj.postgresql(…) or sj.sqlite(…)"
-    )
+    try:
+        return table_source(source).schema(), source
+    except (InvalidJoin, BadInput) as error:
+        raise type(error)(f"{said}: {error}") from error
 
 
 @dataclass(frozen=True)

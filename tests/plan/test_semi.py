@@ -2,12 +2,14 @@
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import streamjoin as sj
+from streamjoin.state.pieces import Piece, StagedVersion
 from tests.tables import schema, stream
 
 
@@ -82,10 +84,23 @@ def test_presets_are_the_papers_form():
     assert spec("meshjoin") == (False, "paper")
 
 
+def staged(plan, buckets, largest):
+    """A version whose largest piece has so many bytes."""
+    piece = Piece("00000-000.piece", 0, 1, largest, 0, 0, collided=False)
+    return StagedVersion("c", "v", Path("0001-v"), plan.form(buckets, "local"), 0, (piece,))
+
+
 def test_memory_is_divided_over_the_buckets_and_pieces_fit_it():
     plan = sj.join(ORDERS, master("c", "id city:str", memory="64 MB")).plan
-    assert plan.for_bucket(8).memory_bytes == 8 << 20
+    assert plan.for_bucket(staged(plan, 8, 1 << 20)).memory_bytes == 8 << 20
     assert [plan.piece_bytes(buckets) for buckets in (1, 8, 8192)] == [4 << 20, 1 << 20, 16 << 10]
+
+
+def test_memory_that_is_too_small_is_refused_with_what_the_whole_join_needs():
+    plan = sj.join(ORDERS, master("c", "id city:str", memory=7999)).plan
+    with pytest.raises(sj.InvalidJoin, match=r"memory=7,999 bytes is too small: it needs 8,000, twice"):
+        plan.for_bucket(staged(plan, 4, 1000))
+    assert plan.for_bucket(staged(plan, 1, 1000)).memory_bytes == 7999
 
 
 # ---------------------------------------------------------------- what is refused

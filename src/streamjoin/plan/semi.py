@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
-from streamjoin.master import Master
+from streamjoin.master_data import Master
 from streamjoin.metadata import Stream
 from streamjoin.operators.semi_stream_join import SemiSpec
 from streamjoin.plan.output import Columns, check_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
 from streamjoin.plan.types import common_type, plain
+from streamjoin.state.pieces import PIECE_BYTES, Form, StagedVersion
 
 PRESETS = {
     "ssbj": "SSBJ: the pieces are read in cycles for all rows that wait; frequent values are cached",
     "meshjoin": "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached",
 }
-_PIECE_BYTES = 4 << 20
 _SMALLEST_PIECE = 16 << 10
 
 # What a join of streams knows and this one does not: the value that says nothing, and what to do instead.
@@ -58,6 +58,10 @@ _OF_JOIN: dict[str, tuple[Any, str]] = {
 }
 
 
+class EmptyMaster(UserWarning):
+    """A master table has no row that could match: results are right, but hardly what was meant."""
+
+
 @dataclass(frozen=True)
 class SemiPlan:
     """One stream and one master table, ready to run.
@@ -81,9 +85,39 @@ class SemiPlan:
         """This join and those below it, in the order in which a row passes them."""
         return (*(() if self.below is None else self.below.chain), self)
 
-    def for_bucket(self, buckets: int) -> SemiSpec:
-        """What one of so many buckets does, with its share of the memory."""
+    def for_bucket(self, version: StagedVersion) -> SemiSpec:
+        """What one of a version's buckets does, with its share of the memory.
+
+        Refused where the memory is too small for the version's pieces.
+        """
+        buckets, least = version.form.buckets, self.least_memory(version)
+        if self.spec.memory_bytes < least:
+            raise InvalidJoin(
+                f"master {self.master.name!r}: memory={self.spec.memory_bytes:,} bytes is too small: it needs"
+                f" {least:,}, twice its largest piece of {version.largest_piece:,} for each of {buckets} "
+                f"bucket{'s'[: buckets > 1]}; give that or more"
+            )
         return replace(self.spec, memory_bytes=self.spec.memory_bytes // buckets)
+
+    @staticmethod
+    def least_memory(version: StagedVersion) -> int:
+        """What the join needs at least: in each bucket a piece, and as much for what waits."""
+        return 2 * version.largest_piece * version.form.buckets
+
+    def form(self, buckets: int, hash_name: str) -> Form:
+        """How its master data is staged."""
+        return Form(self.master.key, self.master.payload, self.spec.master, hash_name, buckets)
+
+    def with_master(self, anew: Master) -> SemiPlan:
+        """The same join with its master declared anew: another place or label of the same table."""
+        kept = ("key", "payload", "tells_version", "how", "memory_bytes", "cycle_batches", "wait_us")
+        said, known = ([getattr(one, name) for name in kept] for one in (anew, self.master))
+        if said != known:
+            raise InvalidJoin(
+                f"master {anew.name!r} is declared with another key, columns or options than in this join; "
+                "change only its source or version, or begin another join"
+            )
+        return replace(self, master=anew)
 
     def piece_bytes(self, buckets: int) -> int:
         """How large the pieces of the master data are made: several fit a bucket's share of the memory.
@@ -91,7 +125,7 @@ class SemiPlan:
         Worked number: 64 MB over 8 buckets are 8 MB each, and pieces of 1 MB.
         """
         share = self.spec.memory_bytes // buckets
-        return max(min(_PIECE_BYTES, share // 8), _SMALLEST_PIECE)
+        return max(min(PIECE_BYTES, share // 8), _SMALLEST_PIECE)
 
 
 def plan_semi(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> SemiPlan:
