@@ -1,6 +1,7 @@
 """Joins over live streams that know when to let go of their state."""
 
 from streamjoin.api import Joined, join, session, stream
+from streamjoin.enriched import Enriched, master
 from streamjoin.errors import (
     BadInput,
     InvalidJoin,
@@ -37,6 +38,7 @@ __all__ = [
     "Adaptive",
     "BadInput",
     "ConsumptionRate",
+    "Enriched",
     "FollowClusters",
     "InitialOutput",
     "InvalidJoin",
@@ -67,6 +69,7 @@ __all__ = [
     "control",
     "join",
     "marked",
+    "master",
     "ordered",
     "session",
     "stream",

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
 from streamjoin.chained import run_class
+from streamjoin.enriched import Enriched
 from streamjoin.errors import InvalidJoin
 from streamjoin.local import LocalRun
+from streamjoin.master_data import Master
 from streamjoin.metadata import (
     Arrival,
     Control,
@@ -23,6 +25,7 @@ from streamjoin.metadata import (
     OnViolation,
     PunctuationSource,
     Stream,
+    column_names,
     duration_us,
 )
 from streamjoin.plan.advice import advice
@@ -32,6 +35,7 @@ from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.grouping import grouped
 from streamjoin.plan.order import plan_edges
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
+from streamjoin.plan.semi import plan_semi
 
 if TYPE_CHECKING:
     from streamjoin.spark import DataFrame, SparkSession, StreamingQuery
@@ -85,7 +89,7 @@ def stream(
     inner = None
     if isinstance(source, Joined):
         declared = {"punctuation": punctuation, "arrival": arrival, "sequence": sequence}
-        inner, frame = source._as_input(name, _names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
+        inner, frame = source._as_input(name, column_names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
         schema = source.plan.spec.emits
     else:
         schema, frame = _schema_and_frame(source, name)
@@ -97,7 +101,7 @@ def stream(
     return Stream(
         name,
         schema,
-        _names(key, f"stream {name!r}: key"),
+        column_names(key, f"stream {name!r}: key"),
         time,
         micros("window", window),
         lateness_us,
@@ -112,13 +116,6 @@ def stream(
         inner=inner,
         source=frame,
     )
-
-
-def _names(given: Any, what: str) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidJoin(f"{what} is {given!r}; give a column's name or a list of names")
-    return names
 
 
 def _from_watermark(frame: Any, time: str | None, lateness_us: int | None) -> tuple[str | None, int | None]:
@@ -155,8 +152,36 @@ def _with_schema(control: Control, name: str, *, on_spark: bool) -> Control:
     return replace(control, schema=schema)
 
 
+class JoinKeywords(TypedDict, total=False):
+    """The keywords of `join`."""
+
+    name: str
+    how: str
+    where: Any
+    goal: str
+    operator: str | None
+    driver: Any
+    order: Any
+    purge: Any
+    probe: Any
+    memory: Any
+    propagate: bool
+    buckets: int | None
+    strict: bool
+    on: str | Sequence[str] | None
+    rates: Mapping[str, Rate | float] | None
+
+
+@overload
+def join(*inputs: Stream, **options: Unpack[JoinKeywords]) -> Joined: ...
+@overload
 def join(
-    *inputs: Stream,
+    first: Stream, master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]
+) -> Enriched: ...
+@overload
+def join(master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]) -> Enriched: ...
+def join(
+    *inputs: Stream | Master,
     name: str = "join",
     how: str = "inner",
     where: Any = None,
@@ -172,8 +197,10 @@ def join(
     strict: bool = False,
     on: str | Sequence[str] | None = None,
     rates: Mapping[str, Rate | float] | None = None,
-) -> Joined:
+) -> Joined | Enriched:
     """Join two or more streams on their keys, matched by position; or `on` other columns.
+
+    One stream and one or more masters give an `Enriched`: the stream with columns of each table.
 
     `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
     few operators as possible, one after another in one query, in the order that is estimated to cost least.
@@ -185,11 +212,14 @@ def join(
     options = JoinOptions(
         name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
+    streams = [one for one in inputs if not isinstance(one, Master)]
+    if len(streams) < len(inputs):
+        return Enriched(plan_semi(inputs, options, on=on, rates=rates))
     if on is not None:
-        return Joined(plan_edges(inputs, on, options, rates, _lifted))
+        return Joined(plan_edges(streams, on, options, rates, _lifted))
     if rates is not None:
         raise InvalidJoin("rates= helps to order the operators of a join with on=; give it to explain()")
-    return Joined(plan_join(inputs, options))
+    return Joined(plan_join(streams, options))
 
 
 def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:

@@ -8,6 +8,7 @@ tuples arrive and how it announces that a key is over. Nothing here touches data
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, get_args
@@ -434,6 +435,14 @@ class Stream:
             left_out.add(self.punctuation.column)
         chosen = self.schema.names if self.columns is None else self.columns
         return tuple(name for name in chosen if name not in left_out)
+
+
+def column_names(given: Any, what: str) -> tuple[str, ...]:
+    """One column's name or several, as a tuple."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidJoin(f"{what} is {given!r}; give a column's name or a list of names")
+    return names
 
 
 def _check_unrepeated(stream: str, what: str, names: tuple[str, ...]) -> None:

@@ -23,7 +23,8 @@ from streamjoin.operators.master_cache import MasterCache
 from streamjoin.operators.paper_reading import PaperReading
 from streamjoin.operators.reading import OrderedReading, Reading
 from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
-from streamjoin.operators.semi_stream_join import ReadCosts, SemiSpec, SemiStreamJoin
+from streamjoin.operators.semi_stream_join import SemiSpec, SemiStreamJoin
+from streamjoin.state.read_costs import ReadCosts
 from streamjoin.state.run import Run, match
 
 STREAM = Layout((pa.int64(),), payload_types=(pa.int64(),))
@@ -137,7 +138,7 @@ def test_where_pieces_are_in_order_a_tuple_waits_for_its_own():
 def test_few_keys_are_looked_up_and_many_are_scanned():
     """Two of ten pieces are due in a batch; a lookup costs as much as reading half a piece."""
     table = Table(tuple(range(60)), rows_per_piece=6, ordered=True)
-    costs = ReadCosts(per_byte=1.0, per_key=max(table.piece_bytes) / 2)
+    costs = ReadCosts(1.0, max(table.piece_bytes) / 2)
     join = SemiStreamJoin(replace(PLENTY, access="auto", costs=costs, cycle_batches=5, caches=False), table)
     assert len(told(join.process(tuples([1, 2, 3]))) + told(join.step())) == 3
     assert (join.counts.keys_found, join.counts.pieces_read, join.waiting) == (3, 0, 0)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout
+from streamjoin.state.read_costs import ReadCosts
 
 Access = Literal["auto", "scan", "lookup", "paper"]
 
@@ -36,14 +37,6 @@ class Master(Protocol):
     def find(self, piece: int, keys: Batch) -> Batch:
         """The rows of some keys (sorted, distinct, in this piece), sorted; only where pieces are in order."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCosts:
-    """Seconds to read a byte of a whole piece, and to find the rows of one key."""
-
-    per_byte: float = 1e-9
-    per_key: float = 3e-6
 
 
 @dataclass(frozen=True)

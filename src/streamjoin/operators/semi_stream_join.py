@@ -30,11 +30,11 @@ from streamjoin.kernels.match import bounded_slices, expand
 from streamjoin.operators.master_cache import Floats, MasterCache, Values
 from streamjoin.operators.paper_reading import PaperReading
 from streamjoin.operators.reading import Chunk, OrderedReading, Reading
-from streamjoin.operators.semi_spec import Division, Master, ReadCosts, SemiCounters, SemiSpec
+from streamjoin.operators.semi_spec import Division, Master, SemiCounters, SemiSpec
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import MergePolicy, RunNames, Side
 
-__all__ = ["Division", "Master", "ReadCosts", "SemiCounters", "SemiSpec", "SemiStreamJoin"]
+__all__ = ["Division", "Master", "SemiCounters", "SemiSpec", "SemiStreamJoin"]
 
 _EVICTION_CYCLES = 10
 _CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
@@ -165,7 +165,7 @@ class SemiStreamJoin:
         """Whether reading so many bytes costs less than finding the rows of so many keys."""
         if self.spec.access in ("scan", "lookup"):
             return self.spec.access == "scan"
-        return nbytes * self.spec.costs.per_byte <= keys * self.spec.costs.per_key
+        return nbytes * self.spec.costs.read_s_per_byte <= keys * self.spec.costs.find_s_per_key
 
     def _free_bytes(self) -> int:
         return self.spec.memory_bytes - self.division().total

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Stream
 from streamjoin.plan.types import plain
 
 
-def joined_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> pa.Schema:
+class Columns(Protocol):
+    """What a result takes of an input: a stream, or master data."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def payload(self) -> tuple[str, ...]: ...
+    def type_of(self, column: str) -> pa.DataType: ...
+
+
+def joined_schema(streams: Sequence[Columns], key_types: Sequence[pa.DataType]) -> pa.Schema:
     """Names and types of the columns of a joined row."""
     keys = streams[0].key
     seen = Counter([*keys, *(column for stream in streams for column in stream.payload)])
@@ -26,6 +38,12 @@ def joined_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -
         for column in stream.payload:
             name = column if seen[column] == 1 else f"{stream.name}_{column}"
             fields.append(pa.field(name, plain(stream.type_of(column))))
+    check_names(fields)
+    return pa.schema(fields)
+
+
+def check_names(fields: Sequence[pa.Field]) -> None:
+    """Refuse a result that has two columns of one name."""
     names = Counter(field.name for field in fields)
     clashing = sorted(name for name, count in names.items() if count > 1)
     if clashing:
@@ -33,4 +51,3 @@ def joined_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -
             f"the result would have more than one column {', '.join(map(repr, clashing))}; "
             "rename a column or an input, or choose columns=[…]"
         )
-    return pa.schema(fields)

@@ -119,7 +119,7 @@ class Plan:
 
 def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None = None) -> Plan:
     """Check the join and choose how it runs; as a `part` of a larger one, with the columns that one wants."""
-    _check_options(options)
+    check_options(options)
     check_streams(streams)
     _check_widths(streams)
     check_chain(streams, options.name)
@@ -162,7 +162,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
     return Plan(tuple(streams), options, within_memory(spec), tuple(reasons), tuple(bounds))
 
 
-def _check_options(options: JoinOptions) -> None:
+def check_options(options: JoinOptions) -> None:
+    """Whether what was said of the join itself can be meant."""
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
     if options.buckets is not None and not _is_count(options.buckets):

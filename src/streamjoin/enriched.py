@@ -1,0 +1,92 @@
+"""What a user types to enrich a stream: `master`, and the join that it gives together with a stream.
+
+Nothing happens until the join is started, by `local()` in this process or on Spark; then the master data is
+staged, once for each version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.master_data import How, Master
+from streamjoin.metadata import Duration, column_names, duration_us
+from streamjoin.operators.spilling import size_bytes
+from streamjoin.plan.semi import SemiPlan
+from streamjoin.sources.tables import table_source
+
+
+def master(
+    source: Any,
+    *,
+    name: str,
+    key: str | Sequence[str],
+    memory: int | str,
+    cycle_batches: int = 1,
+    columns: str | Sequence[str] | None = None,
+    version: str | None = None,
+    wait: Duration | None = None,
+    how: How = "inner",
+) -> Master:
+    """Declare master data: a table with which a stream is joined, however large it is.
+
+    `source` is the path of a Parquet or Arrow file or folder, a `pyarrow.Table`, a Spark DataFrame (not a
+    streaming one), `sj.postgresql(…)` or `sj.sqlite(…)`. `memory` is what the join may take for it, over
+    all buckets. Each stream row is answered within `cycle_batches` micro-batches. `version` labels the
+    table's present content; where it is left out the source tells whether it is new. With `wait`, a row
+    without a match waits so long, in event time, for a master row that comes late. "_version" among the
+    `columns` adds the column `<name>_version` to the result.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> master(table, name="customers", key="id", memory="64 MB").payload
+    ('city',)
+    """
+    said = f"master {name!r}"
+    schema, held = _schema_and_source(source, name)
+    return Master(
+        name,
+        schema,
+        column_names(key, f"{said}: key"),
+        size_bytes(memory, what=f"{said}: memory"),
+        cycle_batches,
+        None if columns is None else column_names(columns, f"{said}: columns"),
+        version,
+        None if wait is None else duration_us(wait, what=f"{said}: wait"),
+        how,
+        held,
+    )
+
+
+def is_frame(source: Any) -> bool:
+    """Whether it is a Spark DataFrame."""
+    return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
+
+
+def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
+    said = f"master {name!r}"
+    if is_frame(source):
+        from streamjoin.spark.session import refuse_connect
+        from streamjoin.spark.wiring import arrow_schema
+
+        refuse_connect(source, name)
+        if source.isStreaming:
+            raise InvalidJoin(
+                f"{said} is a streaming DataFrame; declare it with sj.stream(…), or read it with spark.read"
+            )
+        return arrow_schema(source), source
+    try:
+        return table_source(source).schema(), source
+    except (InvalidJoin, BadInput) as error:
+        raise type(error)(f"{said}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Enriched:
+    """A stream joined with master data, planned and checked; start it where the data is."""
+
+    plan: SemiPlan
