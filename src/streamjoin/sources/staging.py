@@ -11,6 +11,7 @@ What an interrupted staging leaves is no version, and is removed by the next one
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,6 +26,7 @@ from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.operators.wire import bucket_bounds
 from streamjoin.plan.types import plain
+from streamjoin.sources.progress import Told, silent
 from streamjoin.sources.tables import TableSource
 from streamjoin.state.pieces import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore, write_pieces
 
@@ -32,11 +34,6 @@ HELD_BYTES = 64 << 20
 SLICES = 256
 
 Hash = Callable[[Sequence[Any]], Ints]
-Progress = Callable[[int, int | None], None]  # rows done, and of how many where that is known
-
-
-def _silent(done: int, total: int | None) -> None:
-    """No progress is shown."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Staging:
     hash: Hash = hash_keys
     piece_bytes: int = PIECE_BYTES
     held_bytes: int = HELD_BYTES
-    progress: Progress = _silent
+    progress: Told = silent  # rows done, rows in all
 
 
 def stage(
@@ -57,8 +54,9 @@ def stage(
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
     source.check(wanted)
     with store.begin(label) as writer:
-        content, total, read, null_keys = source.fingerprint(), source.rows(), 0, 0
-        slices = _Slices(form, writer.folder, how.held_bytes)
+        content, total = source.fingerprint(), source.rows()
+        read = null_keys = written = 0
+        slices = Slices(form, writer.folder, how.held_bytes)
         for batch in source.batches(wanted):
             rows = in_layout(batch, form, how.hash, source.describe())
             read, null_keys = read + batch.num_rows, null_keys + batch.num_rows - len(rows)
@@ -67,10 +65,9 @@ def stage(
         if source.fingerprint() != content:
             raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
         pieces: list[Piece] = []
-        written = 0
-        for number, (bucket, rows) in enumerate(slices.in_order()):
-            pieces += write_pieces(rows, bucket, writer.folder, f"{number:05d}", how.piece_bytes)
-            written += len(rows)
+        for piece in slices.pieces("", how.piece_bytes):
+            pieces.append(piece)
+            written += piece.rows
             how.progress((read + written) // 2, read)
         return writer.finish(form, pieces, null_keys)
 
@@ -105,15 +102,16 @@ def _cast(column: Any, dtype: pa.DataType, name: str, table: str) -> Any:
 
 
 @dataclass
-class _Slices:
-    """Rows by slices of the hash space, on disk beyond what may be held."""
+class Slices:
+    """Rows by slices of the hash space, on disk beyond what may be held; then pieces."""
 
     form: Form
     folder: Path
-    held_bytes: int
+    held_bytes: int = HELD_BYTES
     _held: list[Batch] = field(default_factory=list)
     _held_size: int = 0
     _files: dict[int, Path] = field(default_factory=dict)
+    _unique: str = field(default_factory=lambda: uuid.uuid4().hex)  # several may stage into one folder
 
     @property
     def per_bucket(self) -> int:
@@ -125,11 +123,15 @@ class _Slices:
         if self._held_size >= self.held_bytes:
             self._put_away()
 
-    def in_order(self) -> Iterator[tuple[int, Batch]]:
+    def pieces(self, stem: str, piece_bytes: int) -> Iterator[Piece]:
+        """Write all rows as pieces; what was on disk is gone then."""
+        for number, (bucket, rows) in enumerate(self._in_order()):
+            yield from write_pieces(rows, bucket, self.folder, f"{stem}{number:05d}", piece_bytes)
+
+    def _in_order(self) -> Iterator[tuple[int, Batch]]:
         """Bucket by bucket all rows, sorted, in parts that are cut between hashes."""
         if not self._files:
-            rows = concat(self.form.layout, self._held).sorted()
-            yield from _cut(rows, self.form.buckets)
+            yield from _cut(self._taken(), self.form.buckets)
             return
         self._put_away()
         for bucket, slices in self._groups():
@@ -137,12 +139,16 @@ class _Slices:
             yield bucket, concat(self.form.layout, parts).sorted()
 
     def _put_away(self) -> None:
-        rows = concat(self.form.layout, self._held).sorted()
-        for number, part in _cut(rows, self.form.buckets * self.per_bucket):
-            path = self._files.setdefault(number, self.folder / f".slice-{number:05d}")
+        for number, part in _cut(self._taken(), self.form.buckets * self.per_bucket):
+            path = self._files.setdefault(number, self.folder / f".{self._unique}-{number:05d}")
             with path.open("ab") as file:
                 file.write(part.data.serialize())
+
+    def _taken(self) -> Batch:
+        """What is held, sorted; nothing is held then."""
+        rows = concat(self.form.layout, self._held)
         self._held, self._held_size = [], 0
+        return rows.sorted()
 
     def _groups(self) -> Iterator[tuple[int, list[int]]]:
         """Consecutive slices of one bucket, half of what may be held together, or one slice."""

@@ -1,0 +1,82 @@
+"""Staging on Spark: the pieces are the rows with a key, with the hashes that streams have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+import streamjoin as sj
+from streamjoin.batch import Layout
+from streamjoin.operators.wire import bucket_bounds
+from streamjoin.sources.tables import table_source
+from streamjoin.spark.staging import HASH, stage_frame, stage_table
+from streamjoin.state.pieces import Form, StagedVersion, VersionStore
+
+pytestmark = pytest.mark.spark
+
+KEY = T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.DoubleType())])
+ARROW_KEY = pa.struct({"a": pa.int64(), "b": pa.float64()})
+FORM = Form(("id", "pair"), ("text",), Layout((pa.int64(), ARROW_KEY), payload_types=(pa.string(),)), HASH, 3)
+
+
+def staged(version: StagedVersion) -> list[dict[str, Any]]:
+    bounds, found = bucket_bounds(version.form.buckets), []
+    for number in range(version.form.buckets):
+        master = version.bucket(number)
+        rows = [row for piece in range(len(master.pieces)) for row in master.read(piece).data.to_pylist()]
+        hashes = np.array([row["h"] for row in rows], np.int64)
+        assert np.all(hashes[1:] >= hashes[:-1])
+        assert np.all(np.searchsorted(bounds, hashes, side="right") == number)
+        found += rows
+    return found
+
+
+def test_a_frame_is_staged_by_the_hash_of_streams(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3,000 rows, every tenth without a key, keys narrower than the join's; five slices for three buckets."""
+    monkeypatch.setattr("streamjoin.spark.staging._slices", lambda rows: 5)
+    frame = spark.range(3000).select(
+        F.when(F.col("id") % 10 > 0, F.col("id") % 700).cast("int").alias("id"),
+        F.struct((F.col("id") % 2).cast("int").alias("x"), F.lit(0.5).alias("y")).alias("pair"),
+        F.concat(F.lit("row "), F.col("id")).alias("text"),
+    )
+    store = VersionStore(tmp_path / "m", "m")
+    version = stage_frame(frame, [T.LongType(), KEY], FORM, store, "v", piece_bytes=10_000)
+    rows = staged(version)
+    hashed = frame.where("id is not null").select(
+        F.xxhash64(F.col("id").cast("long"), F.col("pair").cast(KEY)), "id", "pair.x", "text"
+    )
+    assert sorted((r["h"], r["k0"], r["k1"]["a"], r["p0"]) for r in rows) == sorted(
+        map(tuple, hashed.collect())
+    )
+    assert (version.rows, version.null_keys, len(version.pieces) > 10) == (2700, 300, True)
+    assert store.find("v", FORM) == version
+    assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
+    with pytest.raises(sj.InvalidJoin, match=r"'m' has no column 'id', 'text'; it has 'pair'"):
+        stage_frame(frame.select("pair"), [T.LongType(), KEY], FORM, store, "w")
+    assert store.versions() == ["0001-v"]
+
+
+def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": pa.array([1, None, 3], pa.int16()),
+            "pair": pa.array([{"x": 1, "y": -0.0}] * 3),
+            "text": ["a", "b", "c"],
+        }
+    )
+    with pa.OSFile(str(tmp_path / "m.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    store = VersionStore(tmp_path / "m", "m")
+    version = stage_table(spark, table_source(tmp_path / "m.arrow"), [T.LongType(), KEY], FORM, store, "v")
+    assert sorted((r["k0"], r["p0"]) for r in staged(version)) == [(1, "a"), (3, "c")]
+    assert version.null_keys == 1
+    assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
