@@ -30,6 +30,8 @@ class Master(Protocol):
     def row_bytes(self) -> float: ...
     @property
     def starts(self) -> Ints | None: ...
+    @property
+    def costs(self) -> ReadCosts: ...
     def read(self, piece: int) -> Batch:
         """All rows of a piece, sorted."""
         ...
@@ -54,7 +56,6 @@ class SemiSpec:
     wait_us: int | None = None  # so long a tuple without a master row waits for one that comes late
     lateness_us: int = 0
     tells_version: bool = False  # the last output column is the version
-    costs: ReadCosts = ReadCosts()
     switching_factor: float = 1.0
     pointer_bytes: int = 8
     fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows

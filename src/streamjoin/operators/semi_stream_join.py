@@ -31,6 +31,7 @@ from streamjoin.operators.master_cache import Floats, MasterCache, Values
 from streamjoin.operators.paper_reading import PaperReading
 from streamjoin.operators.reading import Chunk, OrderedReading, Reading
 from streamjoin.operators.semi_spec import Division, Master, SemiCounters, SemiSpec
+from streamjoin.state.read_costs import ReadCosts
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import MergePolicy, RunNames, Side
 
@@ -100,7 +101,9 @@ class SemiStreamJoin:
             if isinstance(reading, OrderedReading) and reading.chunks:
                 ahead = [(reading.position + i) % reading.pieces for i in range(share)]
                 due = sum(reading.master.piece_bytes[piece] for piece in ahead)
-                self.looks_up = not self.is_cheaper_whole(reading.distinct_waiting(), due)
+                self.looks_up = not self.is_cheaper_whole(
+                    reading.distinct_waiting(), due, reading.master.costs
+                )
                 if self.looks_up:
                     yield from reading.answer_all(self)
                     self._into_cache()
@@ -161,11 +164,11 @@ class SemiStreamJoin:
             coming + collected,
         )
 
-    def is_cheaper_whole(self, keys: int, nbytes: int) -> bool:
+    def is_cheaper_whole(self, keys: int, nbytes: int, costs: ReadCosts) -> bool:
         """Whether reading so many bytes costs less than finding the rows of so many keys."""
         if self.spec.access in ("scan", "lookup"):
             return self.spec.access == "scan"
-        return nbytes * self.spec.costs.read_s_per_byte <= keys * self.spec.costs.find_s_per_key
+        return nbytes * costs.read_s_per_byte <= keys * costs.find_s_per_key
 
     def _free_bytes(self) -> int:
         return self.spec.memory_bytes - self.division().total
@@ -236,7 +239,9 @@ class SemiStreamJoin:
         reading = next(one for one in self.readings if one.chunks)
         before = self.counts.pieces_read
         all_bytes = sum(reading.master.piece_bytes)
-        if isinstance(reading, OrderedReading) and not self.is_cheaper_whole(reading.waiting, all_bytes):
+        if isinstance(reading, OrderedReading) and not self.is_cheaper_whole(
+            reading.waiting, all_bytes, reading.master.costs
+        ):
             yield from reading.answer_all(self)
             self._into_cache()
         else:

@@ -148,6 +148,10 @@ class StagedMaster:
     def row_bytes(self) -> float:
         return self.owner.row_bytes
 
+    @property
+    def costs(self) -> ReadCosts:
+        return self.owner.costs
+
     @cached_property
     def starts(self) -> Ints:
         """The smallest hash of each piece, ascending."""
