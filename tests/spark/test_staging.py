@@ -16,7 +16,7 @@ import streamjoin as sj
 from streamjoin.batch import Layout
 from streamjoin.operators.wire import bucket_bounds
 from streamjoin.sources.tables import table_source
-from streamjoin.spark.staging import HASH, stage_frame, stage_table
+from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
 from streamjoin.state.pieces import Form, StagedVersion, VersionStore
 
 pytestmark = pytest.mark.spark
@@ -49,7 +49,7 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
         F.concat(F.lit("row "), F.col("id")).alias("text"),
     )
     store = VersionStore(tmp_path / "m", "m")
-    version = stage_frame(frame, [T.LongType(), KEY], FORM, store, "v", piece_bytes=10_000)
+    version = stage_frame(frame, FORM, store, "v", SparkStaging([T.LongType(), KEY], 10_000))
     rows = staged(version)
     hashed = frame.where("id is not null").select(
         F.xxhash64(F.col("id").cast("long"), F.col("pair").cast(KEY)), "id", "pair.x", "text"
@@ -61,7 +61,7 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     assert store.find("v", FORM) == version
     assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
     with pytest.raises(sj.InvalidJoin, match=r"'m' has no column 'id', 'text'; it has 'pair'"):
-        stage_frame(frame.select("pair"), [T.LongType(), KEY], FORM, store, "w")
+        stage_frame(frame.select("pair"), FORM, store, "w", SparkStaging([T.LongType(), KEY]))
     assert store.versions() == ["0001-v"]
 
 
@@ -76,7 +76,9 @@ def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path:
     with pa.OSFile(str(tmp_path / "m.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     store = VersionStore(tmp_path / "m", "m")
-    version = stage_table(spark, table_source(tmp_path / "m.arrow"), [T.LongType(), KEY], FORM, store, "v")
+    version = stage_table(
+        spark, table_source(tmp_path / "m.arrow"), FORM, store, "v", SparkStaging([T.LongType(), KEY])
+    )
     assert sorted((r["k0"], r["p0"]) for r in staged(version)) == [(1, "a"), (3, "c")]
     assert version.null_keys == 1
     assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())

@@ -131,7 +131,7 @@ class SemiStreamJoin:
             rows = run.live_between(-(1 << 63) + 1, progress - self.spec.wait_us)
             if len(rows):
                 run.kill(rows)
-                yield from self._leave(run.batch, rows, self.newest.master.version)
+                yield from self.leave(run.batch, rows, self.newest.master.version)
         self.room.drop_dead()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -273,9 +273,9 @@ class SemiStreamJoin:
             stays = _still(tuples.time[rows], self.spec.wait_us, progress)
             self.room.append(tuples.take(rows[stays]).sorted())
             rows = rows[~stays]
-        yield from self._leave(tuples, rows, reading.master.version)
+        yield from self.leave(tuples, rows, reading.master.version)
 
-    def _leave(self, tuples: Batch, rows: Ints, version: str) -> Iterator[pa.RecordBatch]:
+    def leave(self, tuples: Batch, rows: Ints, version: str) -> Iterator[pa.RecordBatch]:
         """Without a master row: padded in a left join."""
         self.counts.unmatched += len(rows)
         if not self.spec.preserves or len(rows) == 0:

@@ -14,8 +14,7 @@ Two levels, both checkable because names and manifests say exactly what they sta
 from __future__ import annotations
 
 import hashlib
-
-from streamjoin.operators.stream_join import StreamJoin
+from typing import Any
 
 
 def digest(manifest: bytes) -> str:
@@ -31,14 +30,14 @@ class JoinCache:
     """
 
     def __init__(self) -> None:
-        self._joins: dict[tuple[str, int], tuple[str, StreamJoin]] = {}
+        self._joins: dict[tuple[str, int], tuple[str, Any]] = {}
 
-    def take(self, name: str, bucket: int, state: str) -> StreamJoin | None:
-        """The join in exactly this state, taken out: it changes as soon as it works."""
+    def take(self, name: str, bucket: int, state: str) -> Any:
+        """The join in exactly this state, or None; taken out: it changes as soon as it works."""
         kept, join = self._joins.pop((name, bucket), (None, None))
         return join if kept == state else None
 
-    def put(self, name: str, bucket: int, state: str, join: StreamJoin) -> None:
+    def put(self, name: str, bucket: int, state: str, join: Any) -> None:
         self._joins[name, bucket] = (state, join)
 
 

@@ -39,7 +39,7 @@ from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
 
 PACKED = "bucket int, input int, blob binary"
-_PACKED_ARROW = pa.schema(
+PACKED_ARROW = pa.schema(
     [pa.field("bucket", pa.int32()), pa.field("input", pa.int32()), pa.field("blob", pa.binary())]
 )
 TASK_BYTES = 64 << 20  # rows a task collects before it packs them
@@ -207,7 +207,7 @@ class ControlPacker(Packing):
 
 def _packed(buckets: list[int], inputs: list[int], blobs: list[bytes]) -> pa.RecordBatch:
     columns = [pa.array(buckets, pa.int32()), pa.array(inputs, pa.int32()), pa.array(blobs, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=_PACKED_ARROW)
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_ARROW)
 
 
 def _as_type(column: Any, dtype: pa.DataType) -> Any:

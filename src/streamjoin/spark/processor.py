@@ -76,7 +76,7 @@ class BucketJoin(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = BucketStore(handle)
-        self.files = RunFiles(_local_folder() / self.cache_name)
+        self.files = RunFiles(local_folder() / self.cache_name)
         if self.spec.memory_share is not None:
             return_large_blocks()
 
@@ -168,7 +168,7 @@ def _alike(ours: JoinSpec, theirs: JoinSpec) -> bool:
     return replace(ours, where=None) == replace(theirs, where=None)
 
 
-def _local_folder() -> Path:
+def local_folder() -> Path:
     """A folder on this executor's own disk that goes with it."""
     local = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
     return Path(local.split(",")[0]) / f"streamjoin-runs-{os.getuid()}"

@@ -57,40 +57,43 @@ _PIECE_ARROW = pa.schema(
 )
 
 
+@dataclass(frozen=True)
+class SparkStaging:
+    """How to stage; `key_types` are the join's, in the order of the key."""
+
+    key_types: Sequence[T.DataType]
+    piece_bytes: int = PIECE_BYTES
+
+
 def stage_frame(
-    frame: DataFrame,
-    key_types: Sequence[T.DataType],
-    form: Form,
-    store: VersionStore,
-    label: str,
-    piece_bytes: int = PIECE_BYTES,
+    frame: DataFrame, form: Form, store: VersionStore, label: str, how: SparkStaging
 ) -> StagedVersion:
-    """Stage a batch DataFrame as a new version; `key_types` are the join's, in the order of the key."""
+    """Stage a batch DataFrame as a new version."""
     _check(frame, form, store.master)
     with store.begin(label) as writer:
-        pieces, null_keys = _write(frame, key_types, form, writer.folder, piece_bytes)
+        pieces, null_keys = _write(frame, form, writer.folder, how)
         return writer.finish(form, pieces, null_keys)
 
 
 def stage_table(
     spark: SparkSession,
     source: TableSource,
-    key_types: Sequence[T.DataType],
     form: Form,
     store: VersionStore,
     label: str,
+    how: SparkStaging,
 ) -> StagedVersion:
     """Stage a table that is no DataFrame as a new version."""
     columns = list(dict.fromkeys([*form.keys, *form.columns]))
     source.check(columns)
     if isinstance(source, ParquetFiles):
-        return stage_frame(spark.read.parquet(str(source.path)), key_types, form, store, label)
+        return stage_frame(spark.read.parquet(str(source.path)), form, store, label, how)
     with store.begin(label) as writer:
         loaded = writer.folder / ".table"
         with progress_bar(f"reading {store.master}") as told:
             load(source, columns, loaded, told)
         frame = spark.read.parquet(str(loaded))
-        pieces, null_keys = _write(frame, key_types, form, writer.folder, PIECE_BYTES)
+        pieces, null_keys = _write(frame, form, writer.folder, how)
         shutil.rmtree(loaded)
         return writer.finish(form, pieces, null_keys)
 
@@ -130,14 +133,12 @@ def _check(frame: DataFrame, form: Form, master: str) -> None:
         )
 
 
-def _write(
-    frame: DataFrame, key_types: Sequence[T.DataType], form: Form, folder: Path, piece_bytes: int
-) -> tuple[list[Piece], int]:
+def _write(frame: DataFrame, form: Form, folder: Path, how: SparkStaging) -> tuple[list[Piece], int]:
     """All pieces, written by the workers, and how many rows have a null key."""
     spark = frame.sparkSession
     keys = [
         normal(F.col(quoted(name)).cast(dtype), dtype)
-        for name, dtype in zip(form.keys, key_types, strict=True)
+        for name, dtype in zip(form.keys, how.key_types, strict=True)
     ]
     no_key = reduce(or_, [key.isNull() for key in keys])
     nulls = Observation(f"streamjoin_staging_{uuid.uuid4().hex}")
@@ -151,7 +152,7 @@ def _write(
     # the hash without its sign and its lower half, times the slices, without the next 31 bits
     upper = F.shiftrightunsigned(F.col("h").bitwiseXOR(F.lit(-(1 << 63))), 33)
     number = F.shiftright(upper * F.lit(slices), 31).cast("int")
-    task = _StageSlice(form, str(folder), piece_bytes)
+    task = _StageSlice(form, str(folder), how.piece_bytes)
     written = rows.repartitionById(slices, number).mapInArrow(task, _PIECE)
     with _watched(spark, f"staging {folder.parent.name}"):
         pieces = [Piece(*row) for row in written.collect()]

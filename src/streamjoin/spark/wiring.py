@@ -97,7 +97,7 @@ class SparkJoin:
             text = warning_text(plan.bounds)
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
-        _check_names(plan.spec.emits.names)
+        check_names(plan.spec.emits.names)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
         merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
@@ -125,25 +125,13 @@ class SparkJoin:
             "append",
             "none",
         )
-        measures = [
-            F.coalesce(_over_buckets(name)(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
-            for i, name in enumerate(metric_names(self.spec))
-        ]
-        observed = joined.observe(f"streamjoin_{self.spec.name}", *measures)
-        return observed.where(F.col(METRIC).isNull()).drop(METRIC, "_m")
+        return observed(joined, self.spec.name, metric_names(self.spec))
 
     def dataframe(self) -> DataFrame:
         """The result rows, by the shorter way where their types allow it."""
         if not can_be_direct(self.spec.emits):
             return self.rows(self.emitted(Packed()))
-        emitted = self.emitted(RowsOnly(self.spec.emits))
-        rows = emitted.select(
-            *(
-                _from_micros(quoted(field.name), field.dataType).alias(field.name)
-                for field in self.output_type()
-            )
-        )
-        return self.passing(rows)
+        return self.passing(direct_rows(self.emitted(RowsOnly(self.spec.emits)), self.output_type()))
 
     def rows(self, packed: DataFrame) -> DataFrame:
         """The results among what was emitted packed, in the output columns."""
@@ -284,12 +272,29 @@ class SparkJoin:
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
+def observed(emitted: DataFrame, join: str, metrics: Sequence[str]) -> DataFrame:
+    """What the buckets of a join emit, without their metrics: those are observed."""
+    measures = [
+        F.coalesce(_over_buckets(name)(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
+        for i, name in enumerate(metrics)
+    ]
+    found = emitted.observe(f"streamjoin_{join}", *measures)
+    return found.where(F.col(METRIC).isNull()).drop(METRIC, "_m")
+
+
 def _any_named(columns: Sequence[str]) -> Any:
     """Whether one of the columns has a value."""
     return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
 
 
-def _check_names(names: list[str]) -> None:
+def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
+    """Results that were emitted in their own columns, in their own types."""
+    return emitted.select(
+        *(_from_micros(quoted(field.name), field.dataType).alias(field.name) for field in output)
+    )
+
+
+def check_names(names: list[str]) -> None:
     """Spark does not tell names apart by case, and some are taken."""
     folded = [name.casefold() for name in names]
     clashing = sorted(name for name in names if folded.count(name.casefold()) > 1)
