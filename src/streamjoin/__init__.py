@@ -29,7 +29,9 @@ from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.operators.spilling import SpillAbove
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.safety import UnboundedState
+from streamjoin.plan.semi import EmptyMaster
 from streamjoin.punctuation import ANY, Punctuation, between
+from streamjoin.semi_local import SemiRun
 
 __version__ = "0.1.0.dev0"
 
@@ -38,6 +40,7 @@ __all__ = [
     "Adaptive",
     "BadInput",
     "ConsumptionRate",
+    "EmptyMaster",
     "Enriched",
     "FollowClusters",
     "InitialOutput",
@@ -56,6 +59,7 @@ __all__ = [
     "RandomInput",
     "Rate",
     "RoundRobin",
+    "SemiRun",
     "Sequential",
     "SpillAbove",
     "StateFormatError",

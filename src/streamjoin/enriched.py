@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from streamjoin.master_data import How, Master
 from streamjoin.metadata import Duration, column_names, duration_us
 from streamjoin.operators.spilling import size_bytes
 from streamjoin.plan.semi import SemiPlan
+from streamjoin.semi_local import SemiRun
 from streamjoin.sources.tables import table_source
 
 
@@ -90,3 +92,17 @@ class Enriched:
     """A stream joined with master data, planned and checked; start it where the data is."""
 
     plan: SemiPlan
+
+    def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> SemiRun:
+        """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.
+
+        Without a folder it is staged in a temporary one, which goes with the run; a snapshot needs the
+        folder it was made in.
+        """
+        for plan in self.plan.chain:
+            if is_frame(plan.master.source):
+                raise InvalidJoin(
+                    f"master {plan.master.name!r} is a Spark DataFrame, which this process cannot read; "
+                    "use write(…) or dataframe(…), or give the path of its files"
+                )
+        return SemiRun(self.plan, folder=folder, snapshot=snapshot)

@@ -23,7 +23,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.batch import Batch, Ints, Mask, concat
+from streamjoin.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.errors import InvalidJoin
 from streamjoin.kernels.assemble import assemble, pad
 from streamjoin.kernels.match import bounded_slices, expand
@@ -380,5 +380,6 @@ class SemiStreamJoin:
 
 
 def _still(times: Ints, wait_us: int, progress: int | None) -> Mask:
-    """Which tuples may wait on: event time has not passed theirs by more than the wait."""
-    return times + wait_us >= (np.iinfo(np.int64).min if progress is None else progress)
+    """Which tuples may wait on: event time has not passed theirs by more than the wait; those have one."""
+    waits: Mask = (times != NO_TIME) & (times + wait_us >= (NO_TIME if progress is None else progress))
+    return waits

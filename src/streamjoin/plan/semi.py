@@ -20,7 +20,7 @@ from streamjoin.batch import Layout
 from streamjoin.errors import InvalidJoin
 from streamjoin.master_data import Master
 from streamjoin.metadata import Stream
-from streamjoin.operators.semi_stream_join import SemiSpec
+from streamjoin.operators.semi_spec import SemiSpec
 from streamjoin.plan.output import Columns, check_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
 from streamjoin.plan.types import common_type, plain

@@ -1,0 +1,293 @@
+"""SemiRun: a stream enriched with master data in this process, without a JVM.
+
+Each call is one batch: its rows meet the cache, then what is due of the master data is read. Worked case:
+with `cycle_batches=3` a row that is pushed is answered by that push or one of the two calls after it.
+Several masters are several joins, one after another in each call.
+
+A version of the master data is staged in a folder when the run begins, and when `refresh` finds another
+one; it is removed when neither the run nor its last snapshot uses it. So a folder belongs to one run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.kernels.assemble import pad
+from streamjoin.keys import hash_keys
+from streamjoin.master_data import Master
+from streamjoin.operators.intake import Hash, Intake
+from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
+from streamjoin.operators.semi_stream_join import SemiStreamJoin
+from streamjoin.plan.semi import EmptyMaster, SemiPlan
+from streamjoin.sources.staging import Staging, stage
+from streamjoin.sources.tables import table_source
+from streamjoin.state.codec import decode, encode
+from streamjoin.state.pieces import StagedVersion, VersionStore
+
+_RUN = b"SJSR"
+_END_OF_TIME = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class MasterState:
+    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, values in
+    the cache, bytes by what they are for, and the versions in use, oldest first.
+    """
+
+    waiting: int
+    room: int
+    cache_values: int
+    cache_bytes: int
+    waiting_bytes: int
+    piece_bytes: int
+    switching_bytes: int
+    memory_bytes: int
+    versions: tuple[str, ...]
+
+
+class SemiRun:
+    """A stream and its masters at work. Results come back from each call."""
+
+    def __init__(
+        self,
+        plan: SemiPlan,
+        *,
+        folder: str | Path | None = None,
+        snapshot: bytes | None = None,
+        hash_function: Hash = hash_keys,
+        piece_bytes: int | None = None,
+    ) -> None:
+        self.plan = plan
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix="streamjoin-masters-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        states: list[Any] = [None for _ in plan.chain]
+        if snapshot is not None:
+            states = [bytes(part) for part in decode(_RUN, snapshot)[1]]
+        self._steps = [
+            _Step(one, Path(folder), state, hash_function, piece_bytes)
+            for one, state in zip(plan.chain, states, strict=True)
+        ]
+
+    # What comes in
+
+    def push(self, stream: str, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """One batch with rows of the stream."""
+        name = self.plan.stream.name
+        if stream != name:
+            raise InvalidJoin(f"this join has no stream {stream!r}; push rows of {name}")
+        return self._batch(rows)
+
+    def tick(self) -> pa.Table:
+        """A batch without rows: reading goes on for those that wait."""
+        return self._batch(self._nothing())
+
+    def refresh(self, *masters: Master) -> pa.Table:
+        """Look at the sources again; where one has a new version it is staged, and used from now on.
+
+        Rows that wait finish with the version they began with; those in the waiting room are tried with
+        the new one. A master declared anew, by its name, says where else to look or which label it has.
+        """
+        anew = {master.name: master for master in masters}
+        unknown = anew.keys() - {step.plan.master.name for step in self._steps}
+        if unknown:
+            known = ", ".join(step.plan.master.name for step in self._steps)
+            raise InvalidJoin(f"this join has no master {', '.join(sorted(unknown))}; refresh one of {known}")
+        for step in self._steps:
+            step.refresh(anew.get(step.plan.master.name))
+        return self.tick()
+
+    def finish(self) -> pa.Table:
+        """No more rows: all that wait are answered, and those in the waiting room leave."""
+        rows = self._nothing()
+        for step in self._steps:
+            rows = step.finish(rows)
+        return rows
+
+    def _batch(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        for step in self._steps:
+            rows = step.batch(rows)
+        return rows
+
+    def _nothing(self) -> pa.Table:
+        return self.plan.chain[0].stream.schema.empty_table()
+
+    # What is asked for
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a piece of the master data."""
+        return sum(step.join.waiting for step in self._steps)
+
+    @property
+    def in_room(self) -> int:
+        """Rows without a match that wait for a master row that comes late."""
+        return sum(step.join.in_room for step in self._steps)
+
+    def state(self) -> Mapping[str, MasterState]:
+        """What is held now, by master."""
+        return {step.plan.master.name: step.state() for step in self._steps}
+
+    def counters(self) -> dict[str, int]:
+        """Everything counted so far; of lower joins as `<join>_<counter>`."""
+        *below, last = self._steps
+        found = {f"{step.plan.name}_{name}": n for step in below for name, n in step.counters().items()}
+        return {**found, **last.counters()}
+
+    def versions(self) -> dict[str, StagedVersion]:
+        """The newest version of each master."""
+        return {step.plan.master.name: step.version for step in self._steps}
+
+    def snapshot(self) -> bytes:
+        """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
+        return encode(_RUN, {}, [step.snapshot() for step in self._steps])
+
+
+class _Step:
+    """One join of a run, and the versions of its master."""
+
+    def __init__(
+        self,
+        plan: SemiPlan,
+        folder: Path,
+        state: bytes | None,
+        hash_function: Hash,
+        piece_bytes: int | None,
+    ) -> None:
+        self.plan = plan
+        self._hash = hash_function
+        self._piece_bytes = piece_bytes or plan.piece_bytes(1)
+        self._intake = Intake(plan.stream, plan.spec.stream, hash_function, plan.spec.preserves, False)
+        self._store = VersionStore(folder / plan.name / plan.master.name, plan.master.name)
+        self._null_keys = 0
+        self._kept: set[str] = set()  # versions that the last snapshot needs
+        if state is None:
+            self.version = self._look()
+            self.join = SemiStreamJoin(plan.for_bucket(self.version), self.version.bucket(0))
+        else:
+            self._restore(state)
+            self.refresh(None)
+        self._remove_unused()
+
+    # Batches
+
+    def batch(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        return self._table(self._batch(rows))
+
+    def finish(self, rows: pa.Table) -> pa.Table:
+        def results() -> Iterator[pa.RecordBatch]:
+            yield from self._batch(rows)
+            yield from self.join.finish()
+            yield from self.join.advance(_END_OF_TIME)
+
+        return self._table(results())
+
+    def _batch(self, rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        arrivals = self._intake.arrivals(rows)
+        yield from self.join.process(arrivals.rows)
+        counts = self.join.counts
+        self._null_keys += arrivals.null_keys
+        counts.rows += arrivals.null_keys
+        counts.unmatched += arrivals.null_keys
+        if arrivals.unkeyed is not None and len(arrivals.unkeyed):
+            every = np.arange(len(arrivals.unkeyed))
+            counts.results += len(every)
+            yield pad((arrivals.unkeyed, every), len(self.plan.stream.key), self.plan.spec.output)
+        if arrivals.latest_us is not None:
+            yield from self.join.advance(arrivals.latest_us)
+        yield from self.join.step()
+
+    def _table(self, results: Iterator[pa.RecordBatch]) -> pa.Table:
+        table = pa.Table.from_batches(list(results), self.plan.spec.output)
+        self._remove_unused()
+        return table
+
+    # Versions
+
+    def refresh(self, anew: Master | None) -> None:
+        """Use the version that the source has now."""
+        if anew is not None:
+            self.plan = self.plan.with_master(anew)
+        self.version = self._look()
+        self.plan.for_bucket(self.version)  # refused where its pieces are too large
+        self.join.use(self.version.bucket(0))
+
+    def _look(self) -> StagedVersion:
+        """The source's present version, staged where it is not yet."""
+        master = self.plan.master
+        source = table_source(master.source)
+        label = master.version or source.fingerprint() or "1"
+        form = self.plan.form(1, self._hash.__name__)
+        version = self._store.find(label, form)
+        if version is None:
+            how = Staging(self._hash, self._piece_bytes)
+            version = stage(source, form, self._store, label, how)
+        if version.rows == 0:
+            warnings.warn(
+                f"master {master.name!r}, version {version.id}, has no rows with a key: no row of "
+                f"{self.plan.stream.name} finds a match; check the source, and refresh() when it is filled",
+                EmptyMaster,
+                stacklevel=5,
+            )
+        return version
+
+    @property
+    def in_use(self) -> tuple[str, ...]:
+        """The versions that some row still needs, oldest first, and the newest."""
+        return tuple(reading.master.version for reading in self.join.readings)
+
+    def _remove_unused(self) -> None:
+        needed = {*self.in_use, *self._kept}
+        for version in self._store.versions():
+            if version not in needed:
+                self._store.remove(version)
+
+    # What is asked for
+
+    def state(self) -> MasterState:
+        join, division = self.join, self.join.division()
+        return MasterState(
+            join.waiting,
+            join.in_room,
+            len(join.cache),
+            division.cache,
+            division.waiting,
+            division.piece,
+            division.switching,
+            self.plan.spec.memory_bytes,
+            self.in_use,
+        )
+
+    def counters(self) -> dict[str, int]:
+        counted = asdict(self.join.counts)
+        stream, master = self.plan.stream.name, self.plan.master.name
+        return {
+            f"{stream}_rows": counted.pop("rows"),
+            f"{stream}_null_keys": self._null_keys,
+            f"{master}_rows": self.version.rows,
+            f"{master}_null_keys": self.version.null_keys,
+            **counted,
+        }
+
+    def snapshot(self) -> bytes:
+        self._kept = set(self.in_use)
+        header = {"version": self.version.id, "null keys": self._null_keys}
+        return encode(_RUN, header, [to_bytes(self.join)])
+
+    def _restore(self, value: bytes) -> None:
+        header, [state] = decode(_RUN, value)
+        self._null_keys = header["null keys"]
+        spec = self.plan.for_bucket(self._store.open(header["version"]))
+        self.join = from_bytes(spec, bytes(state), lambda version: self._store.open(version).bucket(0))
+        self._kept = set(self.in_use)
