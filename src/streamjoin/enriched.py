@@ -6,20 +6,25 @@ staged, once for each version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
 from streamjoin.master_data import How, Master
 from streamjoin.metadata import Duration, column_names, duration_us
 from streamjoin.operators.spilling import size_bytes
 from streamjoin.plan.semi import SemiPlan
 from streamjoin.semi_local import SemiRun
 from streamjoin.sources.tables import table_source
+
+if TYPE_CHECKING:
+    from streamjoin.spark import DataFrame, StreamingQuery
+
+Sink: TypeAlias = "Callable[[DataFrame, int], None]"
 
 
 def master(
@@ -106,3 +111,54 @@ class Enriched:
                     "use write(…) or dataframe(…), or give the path of its files"
                 )
         return SemiRun(self.plan, folder=folder, snapshot=snapshot)
+
+    def dataframe(self, *, checkpoint: str) -> DataFrame:
+        """The result rows, as an ordinary (streaming) DataFrame.
+
+        `checkpoint` is the folder that you give to `writeStream` too: the master data is staged beside it,
+        now, if this version of it is not there yet.
+        """
+        from streamjoin.spark.append_only import append_only
+        from streamjoin.spark.semi_wiring import SparkSemiJoin
+
+        return append_only(SparkSemiJoin.of(self.plan, checkpoint).dataframe())
+
+    def write(
+        self, *, rows: Sink, checkpoint: str, trigger: Mapping[str, Any] | None = None
+    ) -> StreamingQuery:
+        """Start a streaming query; the sink is `f(batch_df, batch_id)`.
+
+        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+        """
+        from streamjoin.spark.semi_wiring import SparkSemiJoin, write
+
+        return write(SparkSemiJoin.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
+
+    def refresh(self, *, checkpoint: str) -> list[str]:
+        """Look at the master data again and stage what is new; returns the ids of the present versions.
+
+        A running query with this checkpoint takes a new version in its next batch.
+        """
+        from streamjoin.spark.semi_wiring import SparkSemiJoin
+
+        return [one.id for one in SparkSemiJoin.versions(self.plan, checkpoint)]
+
+    def run_until_done(
+        self, start: Callable[[DataFrame], StreamingQuery], *, checkpoint: str, most: int = 100
+    ) -> StreamingQuery:
+        """Run a query that ends by itself, again and again, until no row waits for an answer.
+
+        `start` gets the result rows and starts an `availableNow` query with the same checkpoint. Where rows
+        may wait for several batches, one such query can end before the last are answered; the next goes on.
+        """
+        from streamjoin.spark.semi_wiring import waiting_after
+
+        for _ in range(most):
+            query = start(self.dataframe(checkpoint=checkpoint))
+            query.awaitTermination()
+            if waiting_after(query, self.plan) == 0:
+                return query
+        raise LimitExceeded(
+            f"rows still wait after {most} queries; does each begin with trigger(availableNow=True) and "
+            "the checkpoint it was given?"
+        )

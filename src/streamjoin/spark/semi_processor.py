@@ -139,14 +139,12 @@ class SemiBucket(StatefulProcessor):
         stored = self.store.manifest()
         keeper = BucketKeeper(self.store, self.files)
         join = self._current(bucket, stored, keeper, version)
-        before = [*astuple(join.counts)]
-        null_keys = 0
+        before = astuple(join.counts)
         watch.lap("load_us")
-        for output, unkeyed in self._answers(join, blobs, version, bucket):
+        shares = [from_bytes(blob, self.spec.stream) for blob in blobs]
+        for output in together(self._answers(join, shares, version, bucket), self.spec.frame_rows):
             watch.lap("join_us")
-            null_keys += unkeyed
-            if output is not None:
-                yield from self.emitter.frames(Results(output), bucket)
+            yield from self.emitter.frames(Results(output), bucket)
             watch.lap("emit_us")
         watch.lap("join_us")
         self._commit(bucket, join, stored, keeper)
@@ -155,33 +153,30 @@ class SemiBucket(StatefulProcessor):
         counted = [now - then for now, then in zip(astuple(join.counts), before, strict=True)]
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
         times = [watch.spent[name] for name in TIMES]
-        yield self.emitter.metrics([*counted, null_keys, *calls, *times, *_gauges(join)])
+        yield self.emitter.metrics(
+            [*counted, sum(share.null_keys for share in shares), *calls, *times, *_gauges(join)]
+        )
 
     def close(self) -> None:
         self.files.shrink()
 
     def _answers(
-        self, join: SemiStreamJoin, blobs: list[Any], version: str | None, bucket: int
-    ) -> Iterator[tuple[pa.RecordBatch | None, int]]:
-        """What the rows of the batch give, and how many of a share had no key."""
+        self, join: SemiStreamJoin, shares: list[Arrivals], version: str | None, bucket: int
+    ) -> Iterator[pa.RecordBatch]:
+        """What the rows of the batch give."""
         if version is not None:
             join.use(self._master(version, bucket))
-        latest = None
-        for blob in blobs:
-            share = from_bytes(blob, self.spec.stream)
-            latest = max((t for t in (latest, share.latest_us) if t is not None), default=None)
-            yield None, share.null_keys
-            yield from ((output, 0) for output in self._share(join, share))
-        if latest is not None:
-            yield from ((output, 0) for output in join.advance(latest))
-        yield from ((output, 0) for output in join.step())
+        for share in shares:
+            yield from join.process(share.rows)
+            if share.unkeyed is not None:
+                rows = np.arange(len(share.unkeyed))
+                yield from join.leave(share.unkeyed, rows, join.newest.master.version)
+        times = [share.latest_us for share in shares if share.latest_us is not None]
+        if times:
+            yield from join.advance(max(times))
+        yield from join.step()
         if self.ends:
-            yield from ((output, 0) for output in join.finish())
-
-    def _share(self, join: SemiStreamJoin, share: Arrivals) -> Iterator[pa.RecordBatch]:
-        yield from join.process(share.rows)
-        if share.unkeyed is not None and len(share.unkeyed):
-            yield from join.leave(share.unkeyed, np.arange(len(share.unkeyed)), join.newest.master.version)
+            yield from join.finish()
 
     def _master(self, version: str, bucket: int) -> StagedMaster:
         return VERSIONS.bucket(Path(self.folder) / version, self.master, bucket)
@@ -219,6 +214,18 @@ class SemiBucket(StatefulProcessor):
         self.store.put_manifest(value)
         join.names.residency.keeper = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
+
+
+def together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many, but for the last: a frame costs about 5 ms to send."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= rows:
+            yield pa.concat_batches(held)
+            held = []
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _received(rows: Iterator[pd.DataFrame]) -> tuple[list[Any], str | None]:

@@ -80,13 +80,19 @@ class SparkSemiJoin:
         check_session(spark)
         check_names(plan.spec.output.names)
         store = staged_beside(checkpoint, plan)
-        version = staged(plan, spark, store, _key_types(plan, frame))
+        version = staged(plan, spark, store)
         if version.rows == 0:
             warnings.warn(
                 f"master {plan.master.name!r} has no row with a key: nothing will match", EmptyMaster, 4
             )
         spec = replace(plan.for_bucket(version), name=plan.name, buckets=version.form.buckets, hash=HASH)
         return cls(plan, spec, frame, store, version)
+
+    @classmethod
+    def versions(cls, plan: SemiPlan, checkpoint: str) -> list[StagedVersion]:
+        """The present versions of all master data of a chain of joins, staged where they were not."""
+        spark = plan.chain[0].stream.source.sparkSession
+        return [staged(one, spark, staged_beside(checkpoint, one)) for one in plan.chain]
 
     def emitted(self, emitter: Emitter) -> DataFrame:
         """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
@@ -120,7 +126,7 @@ class SparkSemiJoin:
         """The columns of a result in Spark's types."""
         stream, master = self.plan.stream, self.plan.master
         names = iter(self.spec.output.names)
-        fields = [T.StructField(next(names), dtype) for dtype in _key_types(self.plan, self.frame)]
+        fields = [T.StructField(next(names), dtype) for dtype in _key_types(self.plan)]
         fields += [
             T.StructField(next(names), self.frame.schema[column].dataType) for column in stream.payload
         ]
@@ -135,7 +141,7 @@ class SparkSemiJoin:
         stream = self.plan.stream
         keys = [
             normal(F.col(quoted(name)).cast(dtype), dtype)
-            for name, dtype in zip(stream.key, _key_types(self.plan, self.frame), strict=True)
+            for name, dtype in zip(stream.key, _key_types(self.plan), strict=True)
         ]
         columns = [F.xxhash64(*keys).alias("h")]
         if stream.time is not None:
@@ -164,9 +170,7 @@ class SparkSemiJoin:
         return f"{self.plan.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def staged(
-    plan: SemiPlan, spark: SparkSession, store: VersionStore, key_types: list[T.DataType]
-) -> StagedVersion:
+def staged(plan: SemiPlan, spark: SparkSession, store: VersionStore) -> StagedVersion:
     """The version of the master data as it is declared; staged now if it is not yet."""
     master = plan.master
     form = plan.form(plan.options.buckets or default_buckets(spark), HASH)
@@ -176,7 +180,7 @@ def staged(
     found = store.find(label, form)
     if found is not None:
         return found
-    how = SparkStaging(key_types, plan.piece_bytes(form.buckets))
+    how = SparkStaging(_key_types(plan), plan.piece_bytes(form.buckets))
     if source is None:
         return stage_frame(master.source, form, store, label, how)
     return stage_table(spark, source, form, store, label, how)
@@ -200,15 +204,8 @@ def waiting_after(query: StreamingQuery, plan: SemiPlan) -> int:
     return 0
 
 
-def _key_types(plan: SemiPlan, frame: DataFrame) -> list[T.DataType]:
-    """The key's types: the stream's own where the master has the same, else the wider ones."""
-    types: list[T.DataType] = []
-    for i, common in enumerate(plan.spec.stream.key_types):
-        mine = frame.schema[plan.stream.key[i]].dataType
-        column = plan.master.key[i]
-        theirs = _master_type(plan.master.source, column, plan.master.type_of(column))
-        types.append(mine if mine == theirs else from_arrow_type(common))
-    return types
+def _key_types(plan: SemiPlan) -> list[T.DataType]:
+    return [from_arrow_type(dtype) for dtype in plan.spec.stream.key_types]
 
 
 def _master_type(source: Any, column: str, dtype: Any) -> T.DataType:
