@@ -52,6 +52,8 @@ def _facts(join: SemiStreamJoin) -> dict[str, Any]:
         "latest": join.latest_us,
         "tuple bytes": join.tuple_bytes,
         "looks up": join.looks_up,
+        "short at": join.short_at,
+        "waited": join.waited_bytes,
         "counts": asdict(join.counts),
         "readings": [_reading_to_json(reading) for reading in join.readings],
     }
@@ -92,6 +94,7 @@ def restore(
     join.names.begin(facts["step"])
     join.clock, join.shrunk_at = facts["clock"], facts["shrunk at"]
     join.latest_us, join.tuple_bytes, join.looks_up = facts["latest"], facts["tuple bytes"], facts["looks up"]
+    join.short_at, join.waited_bytes = facts["short at"], tuple(facts["waited"])
     join.counts = SemiCounters(**facts["counts"])
     join.readings = [
         _reading(number, saved, master, runs, spec)

@@ -8,9 +8,9 @@ that costs less (`reading`, `paper_reading`).
 What is cached follows the cache inequality (Theorem 2 of the SSBJ paper): a value with m master rows and n
 tuples waiting is cheaper in the cache when n * stream tuple > sf * m * master row, in bytes. Worked number:
 20 bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Every ten cycles values leave that no
-longer pay, by their tuples per cycle since they came. Where keys are looked up nothing waits longer than a
-batch, and memory saves lookups instead: then values are cached while there is room, and the least often met
-leave when there is none.
+longer pay, by their tuples per cycle since they came. That is what serves a rate with the least memory. Where
+the limit leaves more, other values fill the cache too, for fewer tuples then wait; when memory gets short
+those leave first, and of a full cache the least often met.
 
 Each reading of the master data is of one version; a chunk finishes with the version it began with. Memory is
 counted in bytes (`Division`) and kept within the limit by reading more pieces before more tuples wait.
@@ -57,6 +57,8 @@ class SemiStreamJoin:
         self.latest_us: int | None = None
         self.tuple_bytes = float(spec.pointer_bytes + spec.fudge * 20)
         self.looks_up = False  # whether what waited last was looked up
+        self.short_at: int | None = None  # when memory was last short
+        self.waited_bytes = (0, 0)  # the most that waited in the last cycle and in this one
         self.readings: list[Reading] = []
         self._coming: list[tuple[Batch, Batch, Ints, Ints]] = []
         self._returning: list[Batch] = []
@@ -233,9 +235,13 @@ class SemiStreamJoin:
             count = max(count, 1)
             some, rows = rows.slice(0, count), rows.slice(count, len(rows) - count)
             self.newest.chunks.append(Chunk(self.new_run("waiting", some), self.newest.pieces))
+        self.waited_bytes = self.waited_bytes[0], max(self.waited_bytes[1], self.division().waiting)
 
     def _make_room(self) -> Iterator[pa.RecordBatch]:
         """Memory is short: read on, or look up all that wait if that costs less."""
+        was_short, self.short_at = self.is_short, self.clock
+        if not was_short and self._evict_what_does_not_pay():
+            return
         reading = next(one for one in self.readings if one.chunks)
         before = self.counts.pieces_read
         all_bytes = sum(reading.master.piece_bytes)
@@ -302,18 +308,19 @@ class SemiStreamJoin:
         """Which values enter the cache, by tuples a cycle and master rows: the best within the memory."""
         cost = self._cache_cost(master_rows)
         gain = waits * waiting * self.tuple_bytes - self.spec.switching_factor * cost
-        worth: Mask = gain > 0 if scanned else np.ones(len(waiting), np.bool_)
+        strict = scanned and self.is_short
+        worth: Mask = gain > 0 if strict else np.ones(len(waiting), np.bool_)
         if not worth.any():
             return worth
         room = self._free_bytes()
-        if not scanned:
+        if not strict:
             limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
             if limit < cost[worth].sum() and self.clock - self.shrunk_at >= self.newest.pieces:
                 self._shrink()
                 limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
             room = min(room, int(limit) - self.division().switching)
         if cost[worth].sum() > room:
-            order = np.argsort(-(gain if scanned else waiting / cost), kind="stable")
+            order = np.argsort(-(gain if strict else waiting / cost), kind="stable")
             order = order[worth[order]]
             worth[order[np.cumsum(cost[order]) > room]] = False
         return worth
@@ -324,7 +331,17 @@ class SemiStreamJoin:
         return cost
 
     def _cache_limit(self) -> float:
-        return _CACHE_SHARE * (self.spec.memory_bytes - self.division().piece)
+        """So much the cache may take where memory is not short: what waits keeps its place."""
+        beside = self.division().piece + max(self.waited_bytes)
+        return max(_CACHE_SHARE * (self.spec.memory_bytes - beside), 0.0)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether memory was short lately; then only what pays is cached. The paper always does so."""
+        if isinstance(self.newest, PaperReading):
+            return True
+        lately = _EVICTION_CYCLES * self.newest.pieces
+        return self.short_at is not None and self.clock - self.short_at <= lately
 
     def take_into_cache(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints]) -> None:
         """Values with all their rows, and values known to have none; `met`: tuples of each row's value."""
@@ -346,10 +363,16 @@ class SemiStreamJoin:
         )
 
     def end_cycle(self, cycle: int, *, waits: float) -> None:
-        """Every ten cycles values leave that would take less memory waiting."""
+        """Every ten cycles values leave that do not pay."""
         self._into_cache()
-        if cycle % _EVICTION_CYCLES or self.looks_up or not self.spec.caches:
-            return
+        self.waited_bytes = self.waited_bytes[1], 0
+        if cycle % _EVICTION_CYCLES == 0 and self.is_short and not self.looks_up:
+            self._evict_what_does_not_pay(waits=waits)
+
+    def _evict_what_does_not_pay(self, *, waits: float = 0.5) -> int:
+        """Values leave whose tuples would take less memory waiting; counting begins again."""
+        if not self.spec.caches:
+            return 0
 
         def pays(values: Values) -> Mask:
             cycles = np.maximum(values.age / max(self.newest.pieces, 1), 1)
@@ -359,8 +382,10 @@ class SemiStreamJoin:
             )
             return kept
 
-        self.counts.evicted += self.cache.evict(self.clock, pays)
+        gone = self.cache.evict(self.clock, pays)
         self.cache.fade(self.clock, forget=True)
+        self.counts.evicted += gone
+        return gone
 
     def _shrink(self) -> None:
         """The values met least often for their bytes leave until there is room for others."""
