@@ -13,6 +13,10 @@ class BadInput(StreamJoinError):
     """The data's fault: names the stream, the column and the row or byte where possible."""
 
 
+class SourceLost(StreamJoinError):
+    """The source's fault: it went away while it was read, and did not come back."""
+
+
 class PunctuationViolated(StreamJoinError):
     """A tuple came after its own stream had promised that it would not."""
 

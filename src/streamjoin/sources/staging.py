@@ -6,6 +6,7 @@ consecutive slices of a bucket, about 32 MB together, are read, sorted and cut i
 to 64 MB needs no temporary files. Worked number: 10 GB in 256 slices of 40 MB each. Only a key with more
 rows than that takes more memory.
 
+A source that goes away while it is read is read again from its beginning, after a pause.
 What an interrupted staging leaves is no version, and is removed by the next one.
 """
 
@@ -22,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, concat
-from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.operators.wire import bucket_bounds
 from streamjoin.plan.types import plain
 from streamjoin.sources.progress import Told, silent
+from streamjoin.sources.retries import Retries
 from streamjoin.sources.tables import TableSource
 from streamjoin.state.pieces import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore, write_pieces
 
@@ -44,31 +46,42 @@ class Staging:
     piece_bytes: int = PIECE_BYTES
     held_bytes: int = HELD_BYTES
     progress: Told = silent  # rows done, rows in all
+    retries: Retries = field(default_factory=Retries)
+
+
+_AS_EVER = Staging()
 
 
 def stage(
-    source: TableSource, form: Form, store: VersionStore, label: str, how: Staging | None = None
+    source: TableSource, form: Form, store: VersionStore, label: str, how: Staging = _AS_EVER
 ) -> StagedVersion:
     """Read the table once and stage it as a new version."""
-    how = how or Staging()
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
     source.check(wanted)
-    with store.begin(label) as writer:
-        content, total = source.fingerprint(), source.rows()
-        read = null_keys = written = 0
-        slices = Slices(form, writer.folder, how.held_bytes)
-        for batch in source.batches(wanted):
-            rows = in_layout(batch, form, how.hash, source.describe())
-            read, null_keys = read + batch.num_rows, null_keys + batch.num_rows - len(rows)
-            slices.add(rows)
-            how.progress(read // 2, total)
+
+    def read(folder: Path) -> tuple[Slices, int, int]:
+        content, total, rows, kept = source.fingerprint(), source.rows(), 0, 0
+        slices = Slices(form, folder, how.held_bytes)
+        try:
+            for batch in source.batches(wanted):
+                part = in_layout(batch, form, how.hash, source.describe())
+                rows, kept = rows + batch.num_rows, kept + len(part)
+                slices.add(part)
+                how.progress(rows // 2, total)
+        except SourceLost:
+            slices.clear()
+            raise
         if source.fingerprint() != content:
             raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
-        pieces: list[Piece] = []
+        return slices, rows, rows - kept
+
+    with store.begin(label) as writer:
+        slices, rows, null_keys = how.retries.of(lambda: read(writer.folder))
+        pieces, written = [], 0
         for piece in slices.pieces("", how.piece_bytes):
             pieces.append(piece)
             written += piece.rows
-            how.progress((read + written) // 2, read)
+            how.progress((rows + written) // 2, rows)
         return writer.finish(form, pieces, null_keys)
 
 
@@ -122,6 +135,12 @@ class Slices:
         self._held_size += rows.nbytes
         if self._held_size >= self.held_bytes:
             self._put_away()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        for path in self._files.values():
+            path.unlink(missing_ok=True)
+        self._files, self._held, self._held_size = {}, [], 0
 
     def pieces(self, stem: str, piece_bytes: int) -> Iterator[Piece]:
         """Write all rows as pieces; what was on disk is gone then."""

@@ -33,6 +33,7 @@ from streamjoin.batch import Batch
 from streamjoin.errors import InvalidJoin
 from streamjoin.keys import canonical, cast_by_position
 from streamjoin.sources.progress import Told, is_shown, progress_bar
+from streamjoin.sources.retries import Retries
 from streamjoin.sources.staging import Slices
 from streamjoin.sources.tables import ParquetFiles, TableSource
 from streamjoin.spark.columns import normal, quoted
@@ -91,7 +92,7 @@ def stage_table(
     with store.begin(label) as writer:
         loaded = writer.folder / ".table"
         with progress_bar(f"reading {store.master}") as told:
-            load(source, columns, loaded, told)
+            Retries().of(lambda: load(source, columns, loaded, told))
         frame = spark.read.parquet(str(loaded))
         pieces, null_keys = _write(frame, form, writer.folder, how)
         shutil.rmtree(loaded)
@@ -100,6 +101,7 @@ def stage_table(
 
 def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) -> None:
     """All rows of a table as Parquet files that Spark can read at once; one reading, so one snapshot."""
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names, total, read = list(columns), source.rows(), 0
     schema = pa.schema([source.schema().field(name) for name in names])
