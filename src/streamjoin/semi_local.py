@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,9 @@ from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
 from streamjoin.plan.semi import EmptyMaster, SemiPlan
+from streamjoin.plan.semi_explain import Content, explained
 from streamjoin.sources.staging import Staging, stage
-from streamjoin.sources.tables import table_source
+from streamjoin.sources.tables import TableSource, table_source
 from streamjoin.state.codec import decode, encode
 from streamjoin.state.pieces import StagedVersion, VersionStore
 
@@ -149,9 +150,30 @@ class SemiRun:
         """The newest version of each master."""
         return {step.plan.master.name: step.version for step in self._steps}
 
+    def explain(self, *, format: Literal["text", "json"] = "text") -> str:  # noqa: A002  # as Spark calls it
+        """As `Enriched.explain`, with the figures of the versions that are staged."""
+        contents = {
+            step.plan.master.name: content_of(step.plan.master.source, step.version) for step in self._steps
+        }
+        return explained(self.plan, contents, format)
+
     def snapshot(self) -> bytes:
         """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
         return encode(_RUN, {}, [step.snapshot() for step in self._steps])
+
+
+def is_frame(source: Any) -> bool:
+    """Whether it is a Spark DataFrame."""
+    return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
+
+
+def content_of(source: Any, version: StagedVersion | None = None) -> Content:
+    """What is known of master data before it is read, and where it is staged already, of that."""
+    if is_frame(source):
+        return Content("a Spark DataFrame", version=version)
+    table = table_source(source)
+    tells = type(table).fingerprint is not TableSource.fingerprint
+    return Content(table.describe(), table.rows(), version, tells)
 
 
 class _Step:
