@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.kernels.assemble import pad
 from streamjoin.keys import hash_keys
 from streamjoin.master_data import Master
 from streamjoin.operators.intake import Hash, Intake
@@ -218,14 +217,11 @@ class _Step:
     def _batch(self, rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         arrivals = self._intake.arrivals(rows)
         yield from self.join.process(arrivals.rows)
-        counts = self.join.counts
         self._null_keys += arrivals.null_keys
-        counts.rows += arrivals.null_keys
-        counts.unmatched += arrivals.null_keys
-        if arrivals.unkeyed is not None and len(arrivals.unkeyed):
+        self.join.counts.rows += arrivals.null_keys
+        if arrivals.unkeyed is not None:
             every = np.arange(len(arrivals.unkeyed))
-            counts.results += len(every)
-            yield pad((arrivals.unkeyed, every), len(self.plan.stream.key), self.plan.spec.output)
+            yield from self.join.leave(arrivals.unkeyed, every, self.version.id)
         if arrivals.latest_us is not None:
             yield from self.join.advance(arrivals.latest_us)
         yield from self.join.step()
