@@ -321,6 +321,10 @@ def test_a_staged_version_that_was_deleted_by_hand(tmp_path):
     gone = r"master 'customers', version 0001-may: .* is not there; restore the folder of this version"
     with pytest.raises(sj.StateFormatError, match=gone):
         story.push("id item\n1 tea")
+    with pytest.raises(
+        sj.BadInput, match="the last batch of this run failed before its end; go on from a sna"
+    ):
+        story.push("id item\n1 tea")
     with pytest.raises(sj.StateFormatError, match=gone):
         Story(customers, folder=tmp_path, snapshot=snapshot)
     assert Story(customers, folder=tmp_path).push("id item\n1 tea") == [(1, "tea", "Rome")]

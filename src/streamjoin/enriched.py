@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -18,7 +18,8 @@ from streamjoin.master_data import How, Master
 from streamjoin.metadata import Duration, column_names, duration_us
 from streamjoin.operators.spilling import size_bytes
 from streamjoin.plan.semi import SemiPlan
-from streamjoin.semi_local import SemiRun
+from streamjoin.plan.semi_explain import explained
+from streamjoin.semi_local import SemiRun, content_of, is_frame
 from streamjoin.sources.tables import table_source
 
 if TYPE_CHECKING:
@@ -69,11 +70,6 @@ def master(
     )
 
 
-def is_frame(source: Any) -> bool:
-    """Whether it is a Spark DataFrame."""
-    return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
-
-
 def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
     said = f"master {name!r}"
     if is_frame(source):
@@ -97,6 +93,11 @@ class Enriched:
     """A stream joined with master data, planned and checked; start it where the data is."""
 
     plan: SemiPlan
+
+    def explain(self, *, format: Literal["text", "json"] = "text") -> str:  # noqa: A002  # as Spark calls it
+        """What is joined, how memory is divided, what is looked up or scanned, and how long a row waits."""
+        contents = {plan.master.name: content_of(plan.master.source) for plan in self.plan.chain}
+        return explained(self.plan, contents, format)
 
     def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> SemiRun:
         """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.

@@ -17,21 +17,23 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.errors import InvalidJoin
-from streamjoin.kernels.assemble import pad
+from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.keys import hash_keys
 from streamjoin.master_data import Master
+from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
 from streamjoin.plan.semi import EmptyMaster, SemiPlan
+from streamjoin.plan.semi_explain import Content, explained
+from streamjoin.sources.progress import progress_bar
 from streamjoin.sources.staging import Staging, stage
-from streamjoin.sources.tables import table_source
+from streamjoin.sources.tables import TableSource, table_source
 from streamjoin.state.codec import decode, encode
 from streamjoin.state.pieces import StagedVersion, VersionStore
 
@@ -75,6 +77,7 @@ class SemiRun:
         states: list[Any] = [None for _ in plan.chain]
         if snapshot is not None:
             states = [bytes(part) for part in decode(_RUN, snapshot)[1]]
+        self._unfinished = False
         self._steps = [
             _Step(one, Path(folder), state, hash_function, piece_bytes)
             for one, state in zip(plan.chain, states, strict=True)
@@ -99,6 +102,7 @@ class SemiRun:
         Rows that wait finish with the version they began with; those in the waiting room are tried with
         the new one. A master declared anew, by its name, says where else to look or which label it has.
         """
+        self._refuse_unfinished()
         anew = {master.name: master for master in masters}
         unknown = anew.keys() - {step.plan.master.name for step in self._steps}
         if unknown:
@@ -110,15 +114,23 @@ class SemiRun:
 
     def finish(self) -> pa.Table:
         """No more rows: all that wait are answered, and those in the waiting room leave."""
-        rows = self._nothing()
-        for step in self._steps:
-            rows = step.finish(rows)
-        return rows
+        return self._batch(self._nothing(), last=True)
 
-    def _batch(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        for step in self._steps:
-            rows = step.batch(rows)
-        return rows
+    def _batch(self, rows: pa.Table | pa.RecordBatch, *, last: bool = False) -> pa.Table:
+        """One batch through all joins; one that is refused leaves no trace."""
+        self._refuse_unfinished()
+        arrivals = self._steps[0].read(rows)
+        self._unfinished = True
+        for step, following in zip(self._steps, [*self._steps[1:], None], strict=True):
+            results = step.batch(arrivals, last=last)
+            if following is not None:
+                arrivals = following.read(results)
+        self._unfinished = False
+        return results
+
+    def _refuse_unfinished(self) -> None:
+        if self._unfinished:
+            raise BadInput("the last batch of this run failed before its end; go on from a snapshot")
 
     def _nothing(self) -> pa.Table:
         return self.plan.chain[0].stream.schema.empty_table()
@@ -149,9 +161,31 @@ class SemiRun:
         """The newest version of each master."""
         return {step.plan.master.name: step.version for step in self._steps}
 
+    def explain(self, *, format: Literal["text", "json"] = "text") -> str:  # noqa: A002  # as Spark calls it
+        """As `Enriched.explain`, with the figures of the versions that are staged."""
+        contents = {
+            step.plan.master.name: content_of(step.plan.master.source, step.version) for step in self._steps
+        }
+        return explained(self.plan, contents, format)
+
     def snapshot(self) -> bytes:
         """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
+        self._refuse_unfinished()
         return encode(_RUN, {}, [step.snapshot() for step in self._steps])
+
+
+def is_frame(source: Any) -> bool:
+    """Whether it is a Spark DataFrame."""
+    return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
+
+
+def content_of(source: Any, version: StagedVersion | None = None) -> Content:
+    """What is known of master data before it is read, and where it is staged already, of that."""
+    if is_frame(source):
+        return Content("a Spark DataFrame", version=version)
+    table = table_source(source)
+    tells = type(table).fingerprint is not TableSource.fingerprint
+    return Content(table.describe(), table.rows(), version, tells)
 
 
 class _Step:
@@ -173,7 +207,7 @@ class _Step:
         self._null_keys = 0
         self._kept: set[str] = set()  # versions that the last snapshot needs
         if state is None:
-            self.version = self._look()
+            self.version = self._look(plan)
             self.join = SemiStreamJoin(plan.for_bucket(self.version), self.version.bucket(0))
         else:
             self._restore(state)
@@ -182,57 +216,49 @@ class _Step:
 
     # Batches
 
-    def batch(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        return self._table(self._batch(rows))
+    def read(self, rows: pa.Table | pa.RecordBatch) -> Arrivals:
+        return self._intake.arrivals(rows)
 
-    def finish(self, rows: pa.Table) -> pa.Table:
-        def results() -> Iterator[pa.RecordBatch]:
-            yield from self._batch(rows)
-            yield from self.join.finish()
-            yield from self.join.advance(_END_OF_TIME)
+    def batch(self, arrivals: Arrivals, *, last: bool) -> pa.Table:
+        """Results of a batch; of the last one also of all that wait."""
+        results = list(self._results(arrivals))
+        if last:
+            results += [*self.join.finish(), *self.join.advance(_END_OF_TIME)]
+        self._remove_unused()
+        return pa.Table.from_batches(results, self.plan.spec.output)
 
-        return self._table(results())
-
-    def _batch(self, rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        arrivals = self._intake.arrivals(rows)
+    def _results(self, arrivals: Arrivals) -> Iterator[pa.RecordBatch]:
         yield from self.join.process(arrivals.rows)
-        counts = self.join.counts
         self._null_keys += arrivals.null_keys
-        counts.rows += arrivals.null_keys
-        counts.unmatched += arrivals.null_keys
-        if arrivals.unkeyed is not None and len(arrivals.unkeyed):
+        self.join.counts.rows += arrivals.null_keys
+        if arrivals.unkeyed is not None:
             every = np.arange(len(arrivals.unkeyed))
-            counts.results += len(every)
-            yield pad((arrivals.unkeyed, every), len(self.plan.stream.key), self.plan.spec.output)
+            yield from self.join.leave(arrivals.unkeyed, every, self.version.id)
         if arrivals.latest_us is not None:
             yield from self.join.advance(arrivals.latest_us)
         yield from self.join.step()
 
-    def _table(self, results: Iterator[pa.RecordBatch]) -> pa.Table:
-        table = pa.Table.from_batches(list(results), self.plan.spec.output)
-        self._remove_unused()
-        return table
-
     # Versions
 
     def refresh(self, anew: Master | None) -> None:
-        """Use the version that the source has now."""
-        if anew is not None:
-            self.plan = self.plan.with_master(anew)
-        self.version = self._look()
-        self.plan.for_bucket(self.version)  # refused where its pieces are too large
-        self.join.use(self.version.bucket(0))
+        """Use the version that the source has now; one that cannot be used changes nothing."""
+        plan = self.plan if anew is None else self.plan.with_master(anew)
+        version = self._look(plan)
+        plan.for_bucket(version)  # refused where its pieces are too large
+        self.join.use(version.bucket(0))
+        self.plan, self.version = plan, version
 
-    def _look(self) -> StagedVersion:
+    def _look(self, plan: SemiPlan) -> StagedVersion:
         """The source's present version, staged where it is not yet."""
-        master = self.plan.master
+        master = plan.master
         source = table_source(master.source)
         label = master.version or source.fingerprint() or "1"
-        form = self.plan.form(1, self._hash.__name__)
+        form = plan.form(1, self._hash.__name__)
         version = self._store.find(label, form)
         if version is None:
-            how = Staging(self._hash, self._piece_bytes)
-            version = stage(source, form, self._store, label, how)
+            with progress_bar(f"staging {master.name}") as told:
+                how = Staging(self._hash, self._piece_bytes, progress=told)
+                version = stage(source, form, self._store, label, how)
         if version.rows == 0:
             warnings.warn(
                 f"master {master.name!r}, version {version.id}, has no rows with a key: no row of "

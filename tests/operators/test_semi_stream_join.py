@@ -183,8 +183,8 @@ def test_a_value_without_master_rows_is_remembered_as_such(ordered):
 def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
     """As in the paper always; where pieces are in order, when memory is short."""
     join = SemiStreamJoin(PLENTY, Table((1, 2, 3, 4), ordered=ordered))
-    join.short_at = 0
     for number in range(70):
+        join.short_at = join.clock
         keys = [1] * 20 + [2] if number < 30 else [2, 3]
         fed(join, tuples(keys, 30 * number), 1)
         if number == 29:

@@ -1,0 +1,105 @@
+"""What is said of a semi-stream join before and after its master data is staged."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streamjoin as sj
+from tests.tables import schema, stream, table
+
+MANY = pa.table({"id": np.arange(100_000), "city": np.full(100_000, "Rome")})
+
+
+def customers(**declared):
+    return sj.master(MANY, name="customers", key="id", memory="64 MB", **declared)
+
+
+def told(text):
+    """The lines of a text by their first word."""
+    return {line.split(":")[0].strip(): line.strip() for line in text.splitlines() if ":" in line}
+
+
+def test_before_it_is_staged_figures_are_said_to_be_assumed():
+    lines = told(sj.join(stream("orders", "id item:str"), customers(how="left")).explain())
+    assert lines["join"] == "join: orders ⋈ customers, a stream and master data"
+    assert lines["result"] == "result: id, item, city"
+    assert lines["customers"] == (
+        "customers: the Arrow table, 100,000 rows, about 3.6 MB (guessed from its columns)"
+    )
+    assert lines["reading"] == (
+        "reading: a batch whose distinct missed keys are below 360 is looked up; above it the pieces are "
+        "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 5 µs, 2 GB are read in a "
+        "second)"
+    )
+    assert lines["latency"] == "latency: each row is answered in the batch it comes with"
+    assert lines["memory"] == (
+        "memory: 64 MB: 3.43 MB for the piece that is read, 60.6 MB for cached values and rows that wait "
+        "(what is needed at least shows when it is staged)"
+    )
+    assert lines["versions"].startswith("versions: the source tells by its content whether it is new")
+
+
+def test_once_it_is_staged_they_are_measured():
+    run = sj.join(stream("orders", "id item:str"), customers(version="may", columns=["_version"])).local()
+    plan = json.loads(run.explain(format="json"))
+    assert plan["master"] == {
+        "name": "customers",
+        "key": ["id"],
+        "source": "the Arrow table",
+        "rows": 100_000,
+        "bytes": 1_600_000,
+        "size": "staged",
+        "null_keys": 0,
+    }
+    assert plan["memory"]["least_bytes"] == 2 * plan["memory"]["piece_bytes"] == 3_200_000
+    assert not plan["reading"]["costs"]["assumed"]
+    lines = told(run.explain())
+    assert "measured when it was staged" in lines["reading"]
+    assert lines["versions"] == (
+        "versions: 0001-may is staged; labelled 'may': another label is another version; the result says by "
+        "which each row was joined"
+    )
+
+
+def test_a_longer_cycle_reads_less_in_each_batch():
+    lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=10)).explain())
+    assert "below 36 is looked up; above it the pieces are scanned, 360 kB a batch" in lines["reading"]
+    assert lines["latency"] == (
+        "latency: each row is answered within 10 batches: 9 batches later at most, and each batch reads a "
+        "share of 1/10 of the master data"
+    )
+
+
+def test_presets_scan_as_in_the_paper():
+    text = sj.join(stream("orders", "id"), customers(), operator="meshjoin", buckets=4).explain()
+    assert "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached" in text
+    assert told(text)["reading"] == "reading: the pieces are scanned, 3.6 MB a batch, as in the paper"
+    assert told(text)["memory"].startswith("memory: 64 MB over 4 buckets: 3.43 MB for the piece that is read")
+
+
+def test_a_small_table_is_scanned_whenever_a_row_waits():
+    small = sj.master(table(schema("id x"), "id x\n1 1\n- 2"), name="small", key="id", memory="1 MB")
+    joined = sj.join(stream("orders", "id"), small)
+    assert told(joined.local().explain())["small"] == (
+        "small: the Arrow table, 1 rows, 24 bytes staged, and 1 left out because their key is null"
+    )
+    assert told(joined.explain())["reading"] == (
+        "reading: the pieces are scanned, 48 bytes a batch: that costs less than finding one key"
+    )
+
+
+def test_a_waiting_room_and_the_joins_below_are_told():
+    orders = stream("orders", "id t:time", time="t", lateness="2 seconds")
+    waits = sj.master(MANY, name="late", key="id", memory="64 MB", columns=[], wait="8 seconds", how="left")
+    joined = sj.join(orders, customers(), waits)
+    plan = json.loads(joined.explain(format="json"))
+    assert (plan["name"], plan["below"]["name"]) == ("join", "join_customers")
+    assert plan["wait"]["says"] == (
+        "rows without a match are tried with each new version until the stream's event time is 10 s past "
+        "their own, then they leave padded; what they take is not part of memory="
+    )
+    assert "orders comes from\n  join_customers: orders ⋈ customers" in joined.explain()
+    with pytest.raises(sj.InvalidJoin, match="explain\\(format='yaml'\\); give 'text' or 'json'"):
+        joined.explain(format="yaml")
