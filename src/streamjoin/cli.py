@@ -229,6 +229,99 @@ def generate_driver(
     _say(*(out / f"{stream}.parquet" for stream in tables))
 
 
+@generate.group("master")
+def generate_master() -> None:
+    """Master data and a stream that is joined with it.
+
+    Writes Parquet folders: master/ and stream/, with one file a batch of the stream.
+    """
+
+
+_MASTER_ROWS = click.option(
+    "--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Rows of master data."
+)
+_STREAM_ROWS = click.option(
+    "--stream-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Tuples in all."
+)
+_BATCH_ROWS = click.option(
+    "--batch-rows", type=click.IntRange(1), default=100_000, show_default=True, help="Tuples in a file."
+)
+
+
+@generate_master.command("zipf")
+@_MASTER_ROWS
+@click.option("--skew", default=1.0, show_default=True, help="Zipf's exponent; 0 is uniform.")
+@_STREAM_ROWS
+@_BATCH_ROWS
+@click.option("--shift-at", type=click.IntRange(0), help="The first tuple whose hot values are others.")
+@_SEED
+@_OUT
+def generate_master_zipf(  # noqa: PLR0913  # one parameter per option
+    rows: int, skew: float, stream_rows: int, batch_rows: int, seed: int, out: Path, *, shift_at: int | None
+) -> None:
+    """The synthetic data of the SSBJ paper: 120 bytes a row, 20 a tuple.
+
+    Values of master data are drawn with repetition, so some have several rows and some none; tuples follow
+    Zipf's law over the same values.
+    """
+    from streamjoin.sources.zipf import ZipfStreams
+
+    streams = ZipfStreams(seed=seed, rows=rows, skew=skew, shift_at=shift_at)
+    _write_master(out, streams.master(), _cut(streams, stream_rows, batch_rows))
+
+
+@generate_master.command("weather")
+@_MASTER_ROWS
+@_STREAM_ROWS
+@_BATCH_ROWS
+@_SEED
+@_OUT
+def generate_master_weather(rows: int, stream_rows: int, batch_rows: int, seed: int, out: Path) -> None:
+    """Weather reports by longitude: 128 bytes each, many to many on 36,001 values."""
+    from streamjoin.sources.weather import WeatherStreams
+
+    streams = WeatherStreams(seed=seed, rows=rows)
+    _write_master(out, streams.master(), _cut(streams, stream_rows, batch_rows))
+
+
+@generate_master.command("tpch")
+@click.option("--scale", default=0.1, show_default=True, help="Scale factor; 1 has 150,000 customers.")
+@click.option("--skew", type=float, help="Draw each order's customer by Zipf's law with this exponent.")
+@_BATCH_ROWS
+@_SEED
+@_OUT
+def generate_master_tpch(scale: float, skew: float | None, batch_rows: int, seed: int, out: Path) -> None:
+    """Customers and orders of the TPC-H benchmark (needs streamjoin[demo])."""
+    from streamjoin.sources.tpch import TpchStreams
+
+    streams = TpchStreams(scale=scale, skew=skew, seed=seed)
+    _write_master(out, streams.customers(), streams.orders(batch_rows))
+
+
+def _cut(streams: Any, rows: int, batch_rows: int) -> Iterator[Any]:
+    """The first tuples of a stream, in batches."""
+    for first in range(0, rows, batch_rows):
+        yield streams.tuples(first, min(batch_rows, rows - first))
+
+
+def _write_master(out: Path, master: Iterator[Any], stream: Iterator[Any]) -> None:
+    """Files of an earlier run go first: a folder is read whole."""
+    from itertools import chain
+
+    files = []
+    for folder in (out / "master", out / "stream"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("*.parquet"):
+            old.unlink()
+    first = next(master)
+    files.append(out / "master" / "0000.parquet")
+    _write_parquet(files[0], first.schema, chain([first], master))
+    for i, batch in enumerate(stream):
+        files.append(out / "stream" / f"{i:04}.parquet")
+        _write_parquet(files[-1], batch.schema, [batch])
+    _say(*files)
+
+
 def _write_parquet(file: Path, schema: Any, tables: Iterable[Any]) -> None:
     import pyarrow.parquet as pq
 

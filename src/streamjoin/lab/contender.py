@@ -149,7 +149,7 @@ def followed(task: Task, spark: SparkSession, out: DataFrame, began: float) -> d
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
         progress = [json.loads(batch.json) for batch in query.recentProgress]
-        cpu = _cpu_seconds()
+        cpu = cpu_seconds()
         peak = None if memory is None else memory.stop()
         stages = _stages(spark)
         spark.stop()
@@ -233,7 +233,7 @@ def _stages(spark: SparkSession) -> list[dict[str, int]]:
     ]
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     """CPU time of this process and everything it started."""
     total = 0.0
     here = psutil.Process()
@@ -263,6 +263,19 @@ def _idle_worker_bytes(spark: SparkSession, task: Task) -> int:
     )
     few = join(stream(one, name="one", key="k"), stream(many, name="many", key="k"))
     few.dataframe().count()
+    return _least_worker_bytes()
+
+
+def worker_bytes(spark: SparkSession) -> int:
+    """The same where there are no such files: rows of its own."""
+    few = [
+        stream(spark.range(10).withColumnRenamed("id", "k"), name=name, key="k") for name in ("one", "two")
+    ]
+    join(*few).dataframe().count()
+    return _least_worker_bytes()
+
+
+def _least_worker_bytes() -> int:
     return min(int(process.memory_info().rss) for process in _workers())
 
 

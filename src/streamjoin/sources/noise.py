@@ -60,6 +60,16 @@ class Noise:
         """Letters a to z, as an Arrow array of strings of these lengths; with blanks, 1 in 13 is one."""
         return _strings(_letters(self.words(purpose), lengths, blanks=blanks), lengths)
 
+    def binary(self, purpose: str, width: int) -> Any:
+        """Random bytes, which nothing can compress, as an Arrow array of binaries of that width."""
+        place = np.arange(-(-width // 8), dtype=np.uint64) * np.uint64(_STEP)
+        random = _mix(self.words(purpose)[:, None] + place).astype("<u8", copy=False)
+        kept = np.ascontiguousarray(random.view(np.uint8)[:, :width])
+        offsets = np.arange(len(random) + 1, dtype=np.int32) * np.int32(width)
+        return pa.BinaryArray.from_buffers(
+            pa.binary(), len(random), [None, pa.py_buffer(offsets), pa.py_buffer(kept)]
+        )
+
     def digits(self, purpose: str, count: int) -> Any:
         """That many digits, at most 9, as an Arrow array of strings."""
         number = self.below(purpose, 10**count)[:, None]

@@ -1,0 +1,275 @@
+"""The closed loop of a semi-stream join, without Spark: w tuples, a piece of master data, and again.
+
+One turn of the loop is the paper's: w tuples meet the cache or wait, then one piece is read for all that
+wait. How many tuples w are taken is adapted between cycles so that the memory is just full; the service rate
+is then tuples by seconds over whole cycles. Only the join's own calls are timed: tuples are drawn before, and
+results are checked after. The latency of a result is counted in turns from its tuple's to its own.
+
+Every result is summed up (rows, numbers, and tuple number times the first eight bytes of the row's padding,
+modulo 2^64) and compared with the same sums of a batch join, over all turns since the start.
+
+A reader can be throttled: it then waits until a read of n bytes has taken n / rate seconds, and a looked-up
+key counts as 4 KiB, a page. Worked number: a piece of 2.6 MB at 100 MB/s takes 26 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from streamjoin.batch import Batch, Ints, Layout
+from streamjoin.errors import InvariantBroken
+from streamjoin.keys import hash_keys
+from streamjoin.operators.semi_stream_join import Master, SemiSpec, SemiStreamJoin
+from streamjoin.sources.zipf import ZipfStreams
+from streamjoin.state.codec import decode_run, encode_run
+
+STREAM = Layout((pa.int64(),), payload_types=(pa.int64(), pa.int32()))
+MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.binary()))
+OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32(), "m": pa.int64(), "pad": pa.binary()})
+PAGE_BYTES = 4096
+Words = npt.NDArray[np.uint64]
+
+
+def tuples(streams: ZipfStreams, first: int, count: int) -> Batch:
+    """Some tuples as the operator takes them."""
+    table = streams.tuples(first, count).combine_chunks()
+    key, *others = (table.column(i).combine_chunks() for i in range(3))
+    return STREAM.batch([pa.array(hash_keys([key])), key, *others])
+
+
+def master_batch(table: pa.Table) -> Batch:
+    """Rows of master data as the operator reads them, sorted."""
+    key, *others = (column.combine_chunks() for column in table.combine_chunks().columns)
+    return MASTER.batch([pa.array(hash_keys([key])), key, *others]).sorted()
+
+
+@dataclass
+class FileMaster:
+    """Master data as it came, in pieces of equal length, each a file: the paper's, without any order."""
+
+    folder: Path
+    rows: int
+    piece_bytes: tuple[int, ...]
+    version: str = "1"
+    starts: Ints | None = None
+
+    @classmethod
+    def write(cls, folder: Path, streams: ZipfStreams, pieces: int) -> FileMaster:
+        folder.mkdir(parents=True)
+        ends = np.linspace(0, streams.rows, pieces + 1).astype(int).tolist()
+        sizes = []
+        for i in range(pieces):
+            batch = master_batch(streams.master_rows(ends[i], ends[i + 1] - ends[i]))
+            (folder / f"{i:05}").write_bytes(encode_run(batch))
+            sizes.append(batch.nbytes)
+        return cls(folder, streams.rows, tuple(sizes))
+
+    @property
+    def row_bytes(self) -> float:
+        return sum(self.piece_bytes) / self.rows
+
+    def read(self, piece: int) -> Batch:
+        return decode_run((self.folder / f"{piece:05}").read_bytes(), MASTER, check=False)
+
+    def find(self, piece: int, keys: Batch) -> Batch:
+        raise InvariantBroken("unordered pieces cannot be looked up; please report this")
+
+
+@dataclass
+class Throttled:
+    """A master whose reads take at least as long as a disk of that speed would."""
+
+    master: Master
+    bytes_per_s: float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.master, name)
+
+    def read(self, piece: int) -> Batch:
+        began = time.perf_counter()
+        found = self.master.read(piece)
+        self._wait(began, self.master.piece_bytes[piece])
+        return found
+
+    def _wait(self, began: float, nbytes: int) -> None:
+        left = began + nbytes / self.bytes_per_s - time.perf_counter()
+        if left > 0:
+            time.sleep(left)
+
+
+@dataclass
+class Sums:
+    """Rows, sum of tuple and row numbers, and of products with the padding, modulo 2^64."""
+
+    rows: int = 0
+    plain: int = 0
+    mixed: int = 0
+
+    def add(self, rows: int, plain: int, mixed: int) -> None:
+        self.rows += rows
+        self.plain += plain
+        self.mixed = (self.mixed + mixed) % (1 << 64)
+
+    def add_results(self, frame: pa.RecordBatch) -> None:
+        id_, m = frame.column(1).to_numpy(), frame.column(3).to_numpy()
+        mixed = (id_.astype(np.uint64) * first_words(frame.column(4))).sum(dtype=np.uint64)
+        self.add(len(id_), int(id_.sum() + m.sum()), int(mixed))
+
+
+def first_words(pad: Any) -> Words:
+    """The first eight bytes of binaries of one width."""
+    width = len(pad[0].as_py()) if len(pad) else 8
+    start = pad.offset * width
+    values = np.frombuffer(pad.buffers()[2], np.uint8)[start : start + width * len(pad)]
+    return np.ascontiguousarray(values.reshape(len(pad), width)[:, :8]).view("<u8").ravel()
+
+
+@dataclass(frozen=True)
+class BatchJoin:
+    """What all results of some tuples add up to, from sums over the rows of each value."""
+
+    streams: ZipfStreams
+
+    @cached_property
+    def _by_value(self) -> tuple[Ints, Ints, Words]:
+        values = self.streams.rows + 1
+        rows, numbers, words = np.zeros(values, np.int64), np.zeros(values, np.int64), np.zeros(values, "<u8")
+        for part in self.streams.master():
+            key = part["k"].to_numpy()
+            np.add.at(rows, key, 1)
+            np.add.at(numbers, key, part["m"].to_numpy())
+            np.add.at(words, key, first_words(part["pad"].combine_chunks()))
+        return rows, numbers, words
+
+    def add(self, sums: Sums, batch: Batch) -> None:
+        """The sums of these tuples' results on top."""
+        rows, numbers, words = self._by_value
+        key, id_ = batch.keys[0].to_numpy(), batch.payload[0].to_numpy()
+        plain = int((id_ * rows[key]).sum() + numbers[key].sum())
+        sums.add(int(rows[key].sum()), plain, int((id_.astype(np.uint64) * words[key]).sum(dtype=np.uint64)))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What some turns of the loop took and gave."""
+
+    w: int
+    turns: int
+    seconds: float
+    cpu_s: float
+    results: int
+    mean_age: float  # of a result, in turns
+    worst_age: int
+    hits: int  # tuples that the cache answered
+    pieces_read: int
+    memory: dict[str, int]
+
+    @property
+    def rate(self) -> float:
+        """Tuples by second."""
+        return self.w * self.turns / self.seconds
+
+    @property
+    def loop_s(self) -> float:
+        return self.seconds / self.turns
+
+    @property
+    def hit_rate(self) -> float:
+        return self.hits / (self.w * self.turns)
+
+
+@dataclass
+class Loop:
+    """One join at work in a closed loop."""
+
+    name: str
+    join: SemiStreamJoin
+    streams: ZipfStreams
+    batch_join: BatchJoin
+    w: int
+    pieces: int
+    taken: int = 0
+    turns: int = 0
+    found: Sums = field(default_factory=Sums)
+    wanted: Sums = field(default_factory=Sums)
+    first_of_turn: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, spec: SemiSpec, master: Master, batch_join: BatchJoin) -> Loop:
+        pieces = len(master.piece_bytes)
+        tuple_bytes = spec.fudge * 28 + spec.pointer_bytes
+        w = max(int(0.3 * spec.memory_bytes / tuple_bytes / pieces), 1)
+        return cls(name, SemiStreamJoin(spec, master), batch_join.streams, batch_join, w, pieces)
+
+    def run(self, turns: int) -> Stretch:
+        """Some turns with the present w."""
+        batch = tuples(self.streams, self.taken, self.w * turns)
+        self.batch_join.add(self.wanted, batch)
+        hits, read = self.join.cached_tuples, self.join.pieces_read
+        frames: list[tuple[int, pa.RecordBatch]] = []
+        parts = [batch.slice(i * self.w, self.w) for i in range(turns)]
+        cpu, began = time.process_time(), time.perf_counter()
+        for i, part in enumerate(parts):
+            frames += [(self.turns + i, frame) for frame in turn(self.join, part)]
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+        self.first_of_turn += [self.taken + i * self.w for i in range(turns)]
+        self.taken += len(batch)
+        self.turns += turns
+        ages = [self._ages(number, frame) for number, frame in frames]
+        results = sum(len(frame) for _, frame in frames)
+        division = self.join.division()
+        return Stretch(
+            self.w,
+            turns,
+            seconds,
+            cpu_s,
+            results,
+            sum(float(age.sum()) for age in ages) / max(results, 1),
+            max((int(age.max()) for age in ages if len(age)), default=0),
+            self.join.cached_tuples - hits,
+            self.join.pieces_read - read,
+            {part: getattr(division, part) for part in ("piece", "cache", "waiting", "switching")},
+        )
+
+    def _ages(self, turn_number: int, frame: pa.RecordBatch) -> Ints:
+        self.found.add_results(frame)
+        came = np.searchsorted(self.first_of_turn, frame.column(1).to_numpy(), side="right") - 1
+        ages: Ints = turn_number - came
+        return ages
+
+    def fill(self, share: float) -> None:
+        """Adapt w so that this share of the memory is used, by what waits now."""
+        division = self.join.division()
+        room = share * self.join.spec.memory_bytes - (division.total - division.waiting)
+        factor = room / max(division.waiting, 1)
+        self.w = max(int(self.w * min(max(factor, 0.25), 4.0)), 1)
+
+    def warm(self, shares: tuple[float, ...], cycles: int) -> Iterator[Stretch]:
+        """Fill the memory in steps, so that values can move into the cache before it is full."""
+        for share in shares:
+            for _ in range(cycles):
+                yield self.run(self.pieces)
+            self.fill(share)
+
+    def check(self) -> None:
+        """Let nothing wait, and compare all results since the start with the batch join's."""
+        for frame in self.join.finish():
+            self.found.add_results(frame)
+        if self.found != self.wanted:
+            raise InvariantBroken(
+                f"{self.name} gave {self.found}, the batch join {self.wanted}; nothing is reported"
+            )
+
+
+def turn(join: SemiStreamJoin, rows: Batch) -> Iterator[pa.RecordBatch]:
+    """One turn of the loop: tuples, and a piece."""
+    yield from join.process(rows, steps=1)
