@@ -48,6 +48,7 @@ def _facts(join: SemiStreamJoin) -> dict[str, Any]:
     return {
         "step": join.names.step,
         "clock": join.clock,
+        "steps": join.steps,
         "shrunk at": join.shrunk_at,
         "latest": join.latest_us,
         "tuple bytes": join.tuple_bytes,
@@ -92,7 +93,7 @@ def restore(
     for side in (*join.cache.sides, join.room):
         side.tiers = runs(side.tag, side.layout)
     join.names.begin(facts["step"])
-    join.clock, join.shrunk_at = facts["clock"], facts["shrunk at"]
+    join.clock, join.steps, join.shrunk_at = facts["clock"], facts["steps"], tuple(facts["shrunk at"])
     join.latest_us, join.tuple_bytes, join.looks_up = facts["latest"], facts["tuple bytes"], facts["looks up"]
     join.short_at, join.waited_bytes = facts["short at"], tuple(facts["waited"])
     join.counts = SemiCounters(**facts["counts"])

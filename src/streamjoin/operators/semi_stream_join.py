@@ -38,6 +38,8 @@ from streamjoin.state.side import MergePolicy, RunNames, Side
 __all__ = ["Division", "Master", "SemiCounters", "SemiSpec", "SemiStreamJoin"]
 
 _EVICTION_CYCLES = 10
+_EVICTION_STEPS = 50  # of a full cache, at least: it is written anew
+_COUNTED_EVERY = 8
 _CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
 _SHRINK_TO = 0.8  # of that, when the least met values leave to make room
 _MERGING = MergePolicy(fanout=8, run_bytes=8 << 20, dead_share=0.02)  # what was evicted frees its memory
@@ -53,7 +55,8 @@ class SemiStreamJoin:
         self.room = Side("room", spec.stream, self.names, _MERGING)
         self.counts = SemiCounters()
         self.clock = 0  # pieces passed
-        self.shrunk_at = 0
+        self.steps = 0  # batches
+        self.shrunk_at = (0, 0)  # clock and steps when values last left a full cache
         self.latest_us: int | None = None
         self.tuple_bytes = float(spec.pointer_bytes + spec.fudge * 20)
         self.looks_up = False  # whether what waited last was looked up
@@ -97,6 +100,7 @@ class SemiStreamJoin:
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """The end of a batch: what is due is read, so that no tuple waits longer than `cycle_batches`."""
+        self.steps += 1
         yield from self._retry()
         for reading in list(self.readings):
             share = -(-reading.pieces // self.spec.cycle_batches)
@@ -117,6 +121,7 @@ class SemiStreamJoin:
 
     def read(self, pieces: int) -> Iterator[pa.RecordBatch]:
         """The next pieces of the cycle."""
+        self.steps += 1
         yield from self._retry()
         for reading in list(self.readings):
             yield from self._read(reading, pieces)
@@ -208,7 +213,8 @@ class SemiStreamJoin:
 
     def _cache_phase(self, tuples: Batch) -> Generator[pa.RecordBatch, None, Batch]:
         """Answer what the cache knows; returns the other tuples."""
-        found = self.cache.look_up(tuples)
+        every = 1 if isinstance(self.newest, PaperReading) else _COUNTED_EVERY
+        found = self.cache.look_up(tuples, every if self.steps % every == 0 else 0)
         if not found.known.any():
             return tuples
         version = self.newest.master.version
@@ -315,7 +321,7 @@ class SemiStreamJoin:
         room = self._free_bytes()
         if not strict:
             limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
-            if limit < cost[worth].sum() and self.clock - self.shrunk_at >= self.newest.pieces:
+            if limit < cost[worth].sum() and self.may_shrink:
                 self._shrink()
                 limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
             room = min(room, int(limit) - self.division().switching)
@@ -334,6 +340,12 @@ class SemiStreamJoin:
         """So much the cache may take where memory is not short: what waits keeps its place."""
         beside = self.division().piece + max(self.waited_bytes)
         return max(_CACHE_SHARE * (self.spec.memory_bytes - beside), 0.0)
+
+    @property
+    def may_shrink(self) -> bool:
+        cycles, steps = self.shrunk_at
+        long_ago = self.clock - cycles >= _EVICTION_CYCLES * self.newest.pieces
+        return long_ago and self.steps - steps >= _EVICTION_STEPS
 
     @property
     def is_short(self) -> bool:
@@ -401,7 +413,7 @@ class SemiStreamJoin:
 
         self.counts.evicted += self.cache.evict(self.clock, best)
         self.cache.fade(self.clock, forget=False)
-        self.shrunk_at = self.clock
+        self.shrunk_at = self.clock, self.steps
 
 
 def _still(times: Ints, wait_us: int, progress: int | None) -> Mask:
