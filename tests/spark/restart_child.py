@@ -4,9 +4,11 @@ Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file o
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
 "done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key; if there is a
 FOLDER/memory, that is its memory limit; if there are FOLDER/color and FOLDER/shape, they are joined too; if
-there is a FOLDER/two, four streams on one key are joined: one to four.
+there is a FOLDER/two, four streams on one key are joined: one to four. If there is a FOLDER/master, it is
+joined with FOLDER/orders; with batch 3 it gets the content of FOLDER/newer.
 """
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,29 +26,67 @@ def main(folder: Path) -> None:
     def stream(side: str, schema: str) -> DataFrame:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
 
+    if (folder / "master").exists():
+        enrich(stream, folder)
+        return
     joined = four(stream) if (folder / "two").exists() else two(stream, folder)
     if (folder / "grouped").exists():
         joined = joined.group_by("k", "a").agg(n=("*", "count"), total=("b", "sum"), most=("b", "max"))
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-
-    def write(kind: str):
-        def sink(frame: DataFrame, batch_id: int) -> None:
-            print(f"batch {batch_id}", flush=True)
-            table = frame.toArrow()
-            part = out / f".{kind}-{batch_id}.tmp"
-            pq.write_table(table, part)
-            part.rename(out / f"{kind}-{batch_id:05}.parquet")
-
-        return sink
-
     query = joined.write(
-        rows=write("rows"),
-        punctuations=write("punctuations"),
+        rows=sink(folder, "rows"),
+        punctuations=sink(folder, "punctuations"),
         checkpoint=str(folder / "checkpoint"),
         trigger={"availableNow": True},
     )
     query.awaitTermination()
+    print("done", flush=True)
+
+
+def sink(folder: Path, kind: str) -> Callable[[DataFrame, int], None]:
+    """Each batch as a file of its own."""
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        print(f"batch {batch_id}", flush=True)
+        table = frame.toArrow()
+        part = out / f".{kind}-{batch_id}.tmp"
+        pq.write_table(table, part)
+        part.rename(out / f"{kind}-{batch_id:05}.parquet")
+
+    return write
+
+
+def enrich(stream: Callable[[str, str], DataFrame], folder: Path) -> None:
+    """Orders with customers, of which a newer version comes in the middle."""
+    checkpoint = str(folder / "checkpoint")
+    joined = sj.join(
+        sj.stream(stream("orders", "k long, id long"), name="orders", key="k"),
+        sj.master(
+            str(folder / "master"),
+            name="customers",
+            key="k",
+            memory="300 KB",
+            cycle_batches=3,
+            columns=["name", "_version"],
+            how="left",
+        ),
+        buckets=3,
+    )
+    write = sink(folder, "rows")
+
+    def each(frame: DataFrame, batch_id: int) -> None:
+        write(frame, batch_id)
+        if batch_id == 3:
+            for file in (folder / "newer").iterdir():
+                shutil.copy(file, folder / "master" / file.name)
+            joined.refresh(checkpoint=checkpoint)
+
+    def start(frame: DataFrame) -> Any:
+        writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
+        return writer.trigger(availableNow=True).start()
+
+    joined.run_until_done(start, checkpoint=checkpoint)
     print("done", flush=True)
 
 
