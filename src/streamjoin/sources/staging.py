@@ -71,8 +71,7 @@ def stage(
         except SourceLost:
             slices.clear()
             raise
-        if source.fingerprint() != content:
-            raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
+        check_same(source, content)
         return slices, rows, rows - kept
 
     with store.begin(label) as writer:
@@ -83,6 +82,12 @@ def stage(
             written += piece.rows
             how.progress((rows + written) // 2, rows)
         return writer.finish(form, pieces, null_keys)
+
+
+def check_same(source: TableSource, content: str | None) -> None:
+    """Refuse what was read while it changed."""
+    if source.changes and source.fingerprint() != content:
+        raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
 
 
 def in_layout(batch: pa.RecordBatch, form: Form, hash_function: Hash, table: str) -> Batch:
