@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -71,7 +72,9 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     assert [path.name for path in store.folder.iterdir() if path.is_dir()] == ["0001-v"]
 
 
-def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
+def test_arrow_files_are_staged_by_way_of_parquet_and_parquet_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = pa.table(
         {
             "id": pa.array([1, None, 3], pa.int16()),
@@ -87,4 +90,12 @@ def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path:
     )
     assert sorted((r["k0"], r["p0"]) for r in staged(version)) == [(1, "a"), (3, "c")]
     assert version.null_keys == 1
+    folder = tmp_path / "some files" / "pair=1"
+    folder.mkdir(parents=True)
+    pq.write_table(table.drop(["pair"]), folder / "m.parquet")
+    (folder / "notes.txt").write_text("not Parquet")
+    form = Form(("pair", "id"), ("text",), Layout((pa.int64(),) * 2, payload_types=(pa.string(),)), HASH, 1)
+    source = table_source(tmp_path / "some files")
+    version = stage_table(spark, source, form, store, "w", SparkStaging([T.LongType(), T.LongType()]))
+    assert sorted((r["k0"], r["k1"], r["p0"]) for r in staged(version)) == [(1, 1, "a"), (1, 3, "c")]
     assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())

@@ -96,15 +96,22 @@ def stage_table(
     with store.begin(label) as writer:
         content, loaded = source.fingerprint(), writer.folder / ".table"
         if isinstance(source, ParquetFiles) and not any(map(_has_nanoseconds, source.schema().types)):
-            frame = spark.read.parquet(str(source.path))
+            frame = _parquet(spark, source.path, source.files)
         else:
             with progress_bar(f"reading {store.master}") as told:
                 Retries().of(lambda: load(source, columns, loaded, told))
-            frame = spark.read.parquet(str(loaded))
+            frame = _parquet(spark, loaded, [loaded])
         pieces, null_keys = _write(frame, form, writer.folder, how)
         check_same(source, content)
         shutil.rmtree(loaded, ignore_errors=True)
         return writer.finish(form, pieces, null_keys)
+
+
+def _parquet(spark: SparkSession, path: Path, files: Sequence[Path]) -> DataFrame:
+    """These files and no others of their folder, on this machine whatever Spark's own file system is."""
+    base = path if path.is_dir() else path.parent
+    reader = spark.read.option("basePath", f"file://{base.absolute()}")
+    return reader.parquet(*(f"file://{file.absolute()}" for file in files))
 
 
 def _has_nanoseconds(dtype: pa.DataType) -> bool:
