@@ -11,7 +11,6 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.batch import Layout
-from streamjoin.errors import SourceLost
 from streamjoin.sources.sqlite import sqlite
 from streamjoin.sources.staging import Staging, stage
 from streamjoin.sources.tables import TableSource
@@ -100,7 +99,7 @@ def test_a_locked_database_is_lost_for_now(database: Path, monkeypatch: pytest.M
     source.schema()
     writing = connect(database)
     writing.execute("begin exclusive")
-    with pytest.raises(SourceLost, match="database is locked"):
+    with pytest.raises(sj.SourceLost, match="database is locked"):
         rows(source, "id")
     writing.close()
     assert len(rows(source, "id")) == 70_000
