@@ -8,6 +8,7 @@ from streamjoin.errors import (
     InvariantBroken,
     LimitExceeded,
     PunctuationViolated,
+    SourceLost,
     StateFormatError,
     StreamJoinError,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "RoundRobin",
     "SemiRun",
     "Sequential",
+    "SourceLost",
     "SpillAbove",
     "StateFormatError",
     "StreamJoinError",

@@ -13,7 +13,7 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.batch import Layout
-from streamjoin.errors import SourceLost
+from streamjoin.master_data import Master
 from streamjoin.sources.postgresql import PostgreSQL, postgresql
 from streamjoin.sources.retries import Retries
 from streamjoin.sources.staging import Staging, stage
@@ -121,16 +121,34 @@ def test_a_server_that_stays_away_is_told_without_the_password(
             server.kill()
 
     how = Staging(progress=kill, retries=Retries(sleep=lambda pause: None))
-    with pytest.raises(SourceLost) as told:
+    with pytest.raises(sj.SourceLost) as told:
         stage(customers, FORM, store, "v", how)
     server.start()
     text = str(told.value)
     assert 'PostgreSQL "customers" at local/postgres cannot be reached' in text
-    assert "tried 6 times" in text
+    assert "Tried 6 times" in text
     assert "Restart the query when it is back: nothing staged so far is used" in text
     assert "secret-word" not in "".join(traceback.format_exception(told.value)) + repr(customers)
     assert store.versions() == []
     assert stage(customers, FORM, store, "v").rows == ROWS
+
+
+def test_a_stream_is_enriched_from_the_database_and_again_with_a_new_version(server: Server) -> None:
+    server.sql(
+        "create table cities(id int, city text); insert into cities values (1, 'Rome'), (null, 'none')"
+    )
+    source = postgresql(server.uri, table="cities")
+
+    def cities(version: str) -> Master:
+        return sj.master(source, name="cities", key="id", memory="1 MB", version=version)
+
+    orders = sj.stream(pa.schema({"id": pa.int64(), "item": pa.string()}), name="orders", key="id")
+    run = sj.join(orders, cities("monday")).local()
+    rows = pa.table({"id": [1, 2], "item": ["tea", "rice"]})
+    assert run.push("orders", rows).to_pylist() == [{"id": 1, "item": "tea", "city": "Rome"}]
+    server.sql("update cities set city = 'Oslo', id = 2 where id = 1")
+    run.refresh(cities("tuesday"))
+    assert run.push("orders", rows).to_pylist() == [{"id": 2, "item": "rice", "city": "Oslo"}]
 
 
 def test_what_is_wrong_is_told(server: Server) -> None:
@@ -145,7 +163,7 @@ def test_what_is_wrong_is_told(server: Server) -> None:
     failing = postgresql(server.uri, query="select 1 / (id - 150000) as x from customers")
     with pytest.raises(sj.BadInput, match="division by zero"):
         list(failing.batches(["x"]))
-    with pytest.raises(SourceLost, match='database "other" does not exist'):
+    with pytest.raises(sj.SourceLost, match='database "other" does not exist'):
         postgresql(server.uri.replace("/postgres?", "/other?"), table="t").schema()
     for uri in (
         "postgresql://u:hush@local:port/x",

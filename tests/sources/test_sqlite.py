@@ -11,9 +11,8 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.batch import Layout
-from streamjoin.errors import SourceLost
 from streamjoin.sources.sqlite import sqlite
-from streamjoin.sources.staging import stage
+from streamjoin.sources.staging import Staging, stage
 from streamjoin.sources.tables import TableSource
 from streamjoin.state.pieces import Form, VersionStore
 
@@ -61,6 +60,24 @@ def test_it_is_staged_and_its_label_changes_with_the_file(database: Path, tmp_pa
     assert source.fingerprint() != before
 
 
+def test_rows_written_while_it_is_read_are_not_in_the_snapshot(database: Path, tmp_path: Path) -> None:
+    def change(done: int, total: int | None) -> None:
+        if not changed:
+            changed.append(done)
+            with sqlite3.connect(database) as writing:
+                writing.execute("delete from goods where id > 10")
+            writing.close()
+
+    changed: list[int] = []
+    with sqlite3.connect(database) as made:
+        made.execute("pragma journal_mode = wal")
+    form = Form(("id",), (), Layout((pa.int64(),)), "local", 1)
+    store = VersionStore(tmp_path / "m", "m")
+    assert stage(sqlite(database, table="goods"), form, store, "v", Staging(progress=change)).rows == 70_000
+    assert stage(sqlite(database, table="goods"), form, store, "w").rows == 11
+    made.close()
+
+
 def test_what_is_wrong_is_told(database: Path, tmp_path: Path) -> None:
     with pytest.raises(sj.BadInput, match=r"column 'mixed' does not hold int64 only, from row 0 on"):
         rows(sqlite(database, table="goods"), "mixed")
@@ -82,7 +99,7 @@ def test_a_locked_database_is_lost_for_now(database: Path, monkeypatch: pytest.M
     source.schema()
     writing = connect(database)
     writing.execute("begin exclusive")
-    with pytest.raises(SourceLost, match="database is locked"):
+    with pytest.raises(sj.SourceLost, match="database is locked"):
         rows(source, "id")
     writing.close()
     assert len(rows(source, "id")) == 70_000

@@ -155,6 +155,8 @@ def test_files_that_change_while_they_are_read_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
 
     class Changing(TableSource):
+        changes = True
+
         def __init__(self) -> None:
             self.files = table_source(tmp_path)
 

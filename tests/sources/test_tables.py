@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,14 @@ def test_folders_that_name_a_value_give_a_column(tmp_path: Path) -> None:
         folder.mkdir()
         pq.write_table(pa.table({"id": [1]}), folder / "part.parquet")
     assert rows(tmp_path, "id", "region") == [{"id": 1, "region": "east"}, {"id": 1, "region": "west"}]
+
+
+def test_times_as_spark_writes_them_are_instants(tmp_path: Path) -> None:
+    at = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    table = pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert table_source(tmp_path).schema() == table.schema
+    assert rows(tmp_path, "at") == [{"at": at}]
 
 
 def test_the_label_of_files_changes_with_them(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -43,6 +45,8 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
 ) -> None:
     """3,000 rows, every tenth without a key, keys narrower than the join's; five slices for three buckets."""
     monkeypatch.setattr("streamjoin.spark.staging._slices", lambda rows: 5)
+    monkeypatch.setattr("streamjoin.spark.staging.is_shown", lambda: True)  # with a bar
+    monkeypatch.setattr("streamjoin.sources.progress.is_shown", lambda: True)
     frame = spark.range(3000).select(
         F.when(F.col("id") % 10 > 0, F.col("id") % 700).cast("int").alias("id"),
         F.struct((F.col("id") % 2).cast("int").alias("x"), F.lit(0.5).alias("y")).alias("pair"),
@@ -62,10 +66,15 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
     with pytest.raises(sj.InvalidJoin, match=r"'m' has no column 'id', 'text'; it has 'pair'"):
         stage_frame(frame.select("pair"), FORM, store, "w", SparkStaging([T.LongType(), KEY]))
-    assert store.versions() == ["0001-v"]
+    failing = frame.withColumn("text", F.raise_error(F.lit("no such text")))
+    with pytest.raises(PySparkException, match="no such text"):
+        stage_frame(failing, FORM, store, "w", SparkStaging([T.LongType(), KEY]))
+    assert [path.name for path in store.folder.iterdir() if path.is_dir()] == ["0001-v"]
 
 
-def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
+def test_arrow_files_are_staged_by_way_of_parquet_and_parquet_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = pa.table(
         {
             "id": pa.array([1, None, 3], pa.int16()),
@@ -81,4 +90,12 @@ def test_arrow_files_are_staged_by_way_of_parquet(spark: SparkSession, tmp_path:
     )
     assert sorted((r["k0"], r["p0"]) for r in staged(version)) == [(1, "a"), (3, "c")]
     assert version.null_keys == 1
+    folder = tmp_path / "some files" / "pair=1"
+    folder.mkdir(parents=True)
+    pq.write_table(table.drop(["pair"]), folder / "m.parquet")
+    (folder / "notes.txt").write_text("not Parquet")
+    form = Form(("pair", "id"), ("text",), Layout((pa.int64(),) * 2, payload_types=(pa.string(),)), HASH, 1)
+    source = table_source(tmp_path / "some files")
+    version = stage_table(spark, source, form, store, "w", SparkStaging([T.LongType(), T.LongType()]))
+    assert sorted((r["k0"], r["k1"], r["p0"]) for r in staged(version)) == [(1, 1, "a"), (1, 3, "c")]
     assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())

@@ -100,7 +100,9 @@ class PostgreSQL(TableSource):
         for secret in _secrets(self.uri):
             text = text.replace(secret, "***")
         if lost:
-            return SourceLost(f"{self.describe()} cannot be reached ({text})")
+            return SourceLost(
+                f"{self.describe()} cannot be reached ({text}); does it run, and is the URI right?"
+            )
         if getattr(error, "sqlstate", None) is not None:
             return InvalidJoin(f"{self.describe()} cannot be read ({text}); correct the table or query")
         return BadInput(f"{self.describe()} cannot be read ({text}); correct the rows or the query")

@@ -17,15 +17,11 @@ def is_shown() -> bool:
     return sys.stderr.isatty()
 
 
-def silent(done: int, total: int | None) -> None:
-    """No progress is shown."""
-
-
 @contextmanager
 def progress_bar(title: str) -> Iterator[Told]:
     """What to call with the work done so far; the bar is taken away at the end."""
     if not is_shown():
-        yield silent
+        yield lambda *_: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -31,6 +31,6 @@ class Retries:
         except SourceLost as lost:
             tries = len(self.pauses) + 1
             raise SourceLost(
-                f"{lost}; tried {tries} times from the beginning. "
+                f"{lost} Tried {tries} times from the beginning. "
                 "Restart the query when it is back: nothing staged so far is used"
             ) from lost

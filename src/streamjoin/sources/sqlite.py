@@ -116,7 +116,9 @@ class SQLite(TableSource):
                 yield database
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "busy" in str(error):
-                raise SourceLost(f"{self.describe()} cannot be reached ({error})") from error
+                raise SourceLost(
+                    f"{self.describe()} cannot be reached ({error}); who writes to it?"
+                ) from error
             raise InvalidJoin(
                 f"{self.describe()} cannot be read ({error}); correct the table or query"
             ) from error

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 from streamjoin.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.operators.wire import bucket_bounds
 from streamjoin.plan.types import plain
-from streamjoin.sources.progress import Told, silent
+from streamjoin.sources.progress import Told, progress_bar
 from streamjoin.sources.retries import Retries
 from streamjoin.sources.tables import TableSource
 from streamjoin.state.pieces import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore, write_pieces
@@ -45,7 +46,7 @@ class Staging:
     hash: Hash = hash_keys
     piece_bytes: int = PIECE_BYTES
     held_bytes: int = HELD_BYTES
-    progress: Told = silent  # rows done, rows in all
+    progress: Told | None = None  # told rows done and rows in all; None: a bar, on a terminal
     retries: Retries = field(default_factory=Retries)
 
 
@@ -59,7 +60,7 @@ def stage(
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
     source.check(wanted)
 
-    def read(folder: Path) -> tuple[Slices, int, int]:
+    def read(folder: Path, told: Told) -> tuple[Slices, int, int]:
         content, total, rows, kept = source.fingerprint(), source.rows(), 0, 0
         slices = Slices(form, folder, how.held_bytes)
         try:
@@ -67,22 +68,28 @@ def stage(
                 part = in_layout(batch, form, how.hash, source.describe())
                 rows, kept = rows + batch.num_rows, kept + len(part)
                 slices.add(part)
-                how.progress(rows // 2, total)
+                told(rows // 2, total)
         except SourceLost:
             slices.clear()
             raise
-        if source.fingerprint() != content:
-            raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
+        check_same(source, content)
         return slices, rows, rows - kept
 
-    with store.begin(label) as writer:
-        slices, rows, null_keys = how.retries.of(lambda: read(writer.folder))
+    bar = progress_bar(f"staging {store.master}") if how.progress is None else nullcontext(how.progress)
+    with store.begin(label) as writer, bar as told:
+        slices, rows, null_keys = how.retries.of(lambda: read(writer.folder, told))
         pieces, written = [], 0
         for piece in slices.pieces("", how.piece_bytes):
             pieces.append(piece)
             written += piece.rows
-            how.progress((rows + written) // 2, rows)
+            told((rows + written) // 2, rows)
         return writer.finish(form, pieces, null_keys)
+
+
+def check_same(source: TableSource, content: str | None) -> None:
+    """Refuse what was read while it changed."""
+    if source.changes and source.fingerprint() != content:
+        raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
 
 
 def in_layout(batch: pa.RecordBatch, form: Form, hash_function: Hash, table: str) -> Batch:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -29,6 +29,8 @@ BATCH_ROWS = 1 << 16
 
 class TableSource(ABC):
     """A table that can be read from its beginning, again and again."""
+
+    changes: ClassVar[bool] = False  # whether what is read may change while it is read
 
     @abstractmethod
     def schema(self) -> pa.Schema: ...
@@ -98,6 +100,7 @@ def _shown(folder: Path) -> Iterator[Path]:
 class Files(TableSource):
     """Files of one kind, below one folder."""
 
+    changes: ClassVar[bool] = True
     path: Path
     files: tuple[Path, ...]
 
@@ -129,7 +132,7 @@ class ParquetFiles(Files):
         try:
             return ds.dataset(
                 list(map(str, self.files)),
-                format="parquet",
+                format=ds.ParquetFileFormat(coerce_int96_timestamp_unit="us"),
                 partitioning=partitioning,
                 partition_base_dir=str(base),
             )
@@ -137,7 +140,18 @@ class ParquetFiles(Files):
             raise self.unreadable(error) from error
 
     def schema(self) -> pa.Schema:
-        return self._dataset.schema
+        return self._schema
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        """The dataset's; what Spark writes as INT96 are instants, as Spark itself reads them."""
+        found = self._dataset.schema
+        written = pq.read_metadata(self.files[0]).schema
+        for column in (written.column(i) for i in range(len(written))):
+            if column.physical_type == "INT96" and column.path in found.names:
+                number = found.get_field_index(column.path)
+                found = found.set(number, pa.field(column.path, pa.timestamp("us", "UTC")))
+        return found
 
     def rows(self) -> int | None:
         return int(self._dataset.count_rows())
@@ -155,7 +169,12 @@ class ParquetFiles(Files):
 def _of_one_file(fragment: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file; a scan of the dataset would read ahead without a limit."""
     by_folder = ds.get_partition_keys(fragment.partition_expression)
-    with pq.ParquetFile(fragment.path, pre_buffer=False, buffer_size=1 << 20) as file:
+    options: dict[str, Any] = {
+        "pre_buffer": False,
+        "buffer_size": 1 << 20,
+        "coerce_int96_timestamp_unit": "us",
+    }
+    with pq.ParquetFile(fragment.path, **options) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(BATCH_ROWS, columns=there):
             yield pa.RecordBatch.from_arrays(
@@ -221,6 +240,10 @@ class MemoryTable(TableSource):
         return int(self.table.num_rows)
 
     def fingerprint(self) -> str | None:
+        return self._content
+
+    @cached_property
+    def _content(self) -> str:
         """Of the values and how they are chunked; 1 GB takes about a second."""
         digest = hashlib.blake2b(digest_size=8)
         digest.update(self.table.schema.serialize())

@@ -21,6 +21,7 @@ from dataclasses import astuple, dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +35,7 @@ from streamjoin.errors import InvalidJoin
 from streamjoin.keys import canonical, cast_by_position
 from streamjoin.sources.progress import Told, is_shown, progress_bar
 from streamjoin.sources.retries import Retries
-from streamjoin.sources.staging import Slices
+from streamjoin.sources.staging import Slices, check_same
 from streamjoin.sources.tables import ParquetFiles, TableSource
 from streamjoin.spark.columns import normal, quoted
 from streamjoin.state.pieces import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore
@@ -44,6 +45,11 @@ SLICE_BYTES = 64 << 20
 _HELD_BYTES = 128 << 20
 _UNKNOWN = 1 << 40  # bytes: Spark does not know how large a table is
 _FILE_ROWS = 1 << 20  # of the Parquet files that the driver writes
+_SPARKS: dict[str, Any] = {  # Spark's times are microseconds
+    "compression": "lz4",
+    "coerce_timestamps": "us",
+    "allow_truncated_timestamps": True,
+}
 _PIECE = "file string, bucket int, rows long, nbytes long, first long, last long, collided boolean"
 _PIECE_ARROW = pa.schema(
     {
@@ -87,16 +93,31 @@ def stage_table(
     """Stage a table that is no DataFrame as a new version."""
     columns = list(dict.fromkeys([*form.keys, *form.columns]))
     source.check(columns)
-    if isinstance(source, ParquetFiles):
-        return stage_frame(spark.read.parquet(str(source.path)), form, store, label, how)
     with store.begin(label) as writer:
-        loaded = writer.folder / ".table"
-        with progress_bar(f"reading {store.master}") as told:
-            Retries().of(lambda: load(source, columns, loaded, told))
-        frame = spark.read.parquet(str(loaded))
+        content, loaded = source.fingerprint(), writer.folder / ".table"
+        if isinstance(source, ParquetFiles) and not any(map(_has_nanoseconds, source.schema().types)):
+            frame = _parquet(spark, source.path, source.files)
+        else:
+            with progress_bar(f"reading {store.master}") as told:
+                Retries().of(lambda: load(source, columns, loaded, told))
+            frame = _parquet(spark, loaded, [loaded])
         pieces, null_keys = _write(frame, form, writer.folder, how)
-        shutil.rmtree(loaded)
+        check_same(source, content)
+        shutil.rmtree(loaded, ignore_errors=True)
         return writer.finish(form, pieces, null_keys)
+
+
+def _parquet(spark: SparkSession, path: Path, files: Sequence[Path]) -> DataFrame:
+    """These files and no others of their folder, on this machine whatever Spark's own file system is."""
+    base = path if path.is_dir() else path.parent
+    reader = spark.read.option("basePath", f"file://{base.absolute()}")
+    return reader.parquet(*(f"file://{file.absolute()}" for file in files))
+
+
+def _has_nanoseconds(dtype: pa.DataType) -> bool:
+    """Whether Spark refuses to read it from Parquet."""
+    fields = [dtype.field(i).type for i in range(dtype.num_fields)]
+    return (pa.types.is_timestamp(dtype) and dtype.unit == "ns") or any(map(_has_nanoseconds, fields))
 
 
 def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) -> None:
@@ -110,7 +131,7 @@ def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) 
         for batch in source.batches(names):
             if writer is None:
                 path = folder / f"{number:05d}.parquet"
-                writer = pq.ParquetWriter(path, schema, compression="lz4", coerce_timestamps="us")
+                writer = pq.ParquetWriter(path, schema, **_SPARKS)
             writer.write_batch(batch)
             read += batch.num_rows
             told(read, total)
@@ -121,7 +142,7 @@ def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) 
         if writer is not None:
             writer.close()
     if read == 0:
-        pq.write_table(schema.empty_table(), folder / "empty.parquet")
+        pq.write_table(schema.empty_table(), folder / "empty.parquet", **_SPARKS)
 
 
 def _check(frame: DataFrame, form: Form, master: str) -> None:

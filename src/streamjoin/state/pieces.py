@@ -36,7 +36,8 @@ import pyarrow as pa
 
 from streamjoin.batch import Batch, Ints, Layout
 from streamjoin.errors import StateFormatError
-from streamjoin.kernels.match import expand
+from streamjoin.kernels.match import expand, find_stretches
+from streamjoin.keys import equal_at
 from streamjoin.state.codec import decode_run, encode_run
 from streamjoin.state.read_costs import ReadCosts, measure
 from streamjoin.state.run import Run, match
@@ -173,15 +174,26 @@ class StagedMaster:
         with self._told(piece):
             mapped, data = self._mapped(piece)
             rows = Batch(self.owner.form.layout, data)
-            hit = match(keys, Run("piece", rows, known_collided=self.pieces[piece].collided))
-            found = rows.take(expand(hit.start, hit.count)[1])
+            found = rows.take(expand(*self._stretches(piece, rows, keys))[1])
             mapped.madvise(mmap.MADV_DONTNEED)
         return found
 
+    def _stretches(self, piece: int, rows: Batch, keys: Batch) -> tuple[Ints, Ints]:
+        """Where the rows of the keys begin, and how many each has; verified on the key columns."""
+        if self.pieces[piece].collided or np.any(keys.hash[1:] == keys.hash[:-1]):
+            hit = match(keys, Run("piece", rows))
+            return hit.start, hit.count
+        found, start, count = find_stretches(keys.hash, rows.hash)
+        same = equal_at(keys.keys, found, rows.keys, start)
+        return start[same], count[same]
+
     def _mapped(self, piece: int) -> tuple[mmap.mmap, pa.RecordBatch]:
         if piece not in self._maps:
-            with self.path(piece).open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file = os.open(self.path(piece), os.O_RDONLY)
+            try:
+                mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+            finally:
+                os.close(file)
             self._maps[piece] = mapped, decode_run(mapped, self.owner.form.layout, check=False).data
             if len(self._maps) > _OPEN_MAPS:
                 self._maps.popitem(last=False)
