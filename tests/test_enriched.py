@@ -90,8 +90,6 @@ def test_several_masters_are_joined_one_after_another():
     counted = story.run.counters()
     assert (counted["join_customers_orders_rows"], counted["orders_rows"]) == (3, 2)
     assert set(story.run.state()) == {"customers", "ratings"}
-    snapshot = story.run.snapshot()
-    assert isinstance(snapshot, bytes)
 
 
 # ---------------------------------------------------------------- cycles
