@@ -1,7 +1,9 @@
 """A stream enriched with master data in this process: versions, waiting, stopping, and bad input."""
 
 import shutil
+import sqlite3
 import warnings
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -163,6 +165,20 @@ def test_refresh_sees_that_a_folder_has_changed(tmp_path):
     story.refresh()
     assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
     assert [path.name[:5] for path in (staged / "join" / "customers").glob("0*")] == ["0002-"]
+
+
+def test_refresh_sees_that_a_database_has_changed(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.execute("CREATE TABLE customers (id INTEGER, city TEXT)")
+        shop.execute("INSERT INTO customers VALUES (1, 'Rome')")
+        shop.commit()
+        source = sj.sqlite(tmp_path / "shop.db", table="customers")
+        story = Story(sj.master(source, name="customers", key="id", memory="1 MB"))
+        assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome")]
+        shop.execute("INSERT INTO customers VALUES (2, 'Oslo')")
+        shop.commit()
+        story.refresh()
+        assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
 
 
 def test_a_label_says_which_content_it_is():
