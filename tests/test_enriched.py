@@ -1,9 +1,11 @@
 """A stream enriched with master data in this process: versions, waiting, stopping, and bad input."""
 
+import re
 import shutil
 import sqlite3
 import warnings
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,6 +51,13 @@ class Story:
 
 
 # ---------------------------------------------------------------- what it answers
+
+
+def test_the_example_of_the_page_does_what_it_says():
+    page = (Path(__file__).parents[1] / "docs" / "semistream.md").read_text()
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    assert rows(names["rows"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
 
 
 def test_rows_of_a_stream_get_the_columns_of_their_master_row():

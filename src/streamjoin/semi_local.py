@@ -43,13 +43,13 @@ _END_OF_TIME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, values in
+    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, rows in
     the cache, bytes by what they are for, and the versions in use, oldest first.
     """
 
     waiting: int
     room: int
-    cache_values: int
+    cache_rows: int
     cache_bytes: int
     waiting_bytes: int
     piece_bytes: int
