@@ -197,6 +197,7 @@ def test_a_label_says_which_content_it_is():
     assert story.push("id item\n1 tea") == [(1, "tea", "Rome")]
     story.refresh(master("id city\n1 Paris", version="june"))
     assert story.push("id item\n1 tea") == [(1, "tea", "Paris")]
+    assert "0002-june is staged; labelled 'june'" in story.run.explain()
 
 
 def test_another_table_is_another_join():
@@ -284,6 +285,8 @@ def test_a_snapshot_of_another_join_is_refused(tmp_path):
     snapshot = Story(master("id city\n1 Rome", version="may"), folder=tmp_path).run.snapshot()
     with pytest.raises(sj.StateFormatError, match=r"this state belongs to another join: .* was .*, now "):
         Story(master("id city\n1 Rome", version="may", how="left"), folder=tmp_path, snapshot=snapshot)
+    with pytest.raises(sj.StateFormatError, match="of a join with customers, not with towns; go on with the"):
+        Story(master("id city\n1 Rome", name="towns"), folder=tmp_path, snapshot=snapshot)
 
 
 # ---------------------------------------------------------------- bad input
