@@ -33,6 +33,8 @@ from streamjoin.plan.safety import UnboundedState
 from streamjoin.plan.semi import EmptyMaster
 from streamjoin.punctuation import ANY, Punctuation, between
 from streamjoin.semi_local import SemiRun
+from streamjoin.sources.postgresql import postgresql
+from streamjoin.sources.sqlite import sqlite
 
 __version__ = "0.1.0.dev0"
 
@@ -77,6 +79,8 @@ __all__ = [
     "marked",
     "master",
     "ordered",
+    "postgresql",
     "session",
+    "sqlite",
     "stream",
 ]

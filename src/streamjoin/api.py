@@ -137,6 +137,11 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
 
         refuse_connect(source, name)
         return arrow_schema(source), source
+    if isinstance(source, Enriched):
+        raise InvalidJoin(
+            f"stream {name!r}: of a join with master data give the results: its dataframe(checkpoint=…), or "
+            "locally its plan.spec.output, and push what it gives"
+        )
     raise InvalidJoin(
         f"stream {name!r}: give a Spark DataFrame or a pyarrow.Schema, not a {type(source).__name__}"
     )

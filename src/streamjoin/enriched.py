@@ -82,6 +82,10 @@ def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
                 f"{said} is a streaming DataFrame; declare it with sj.stream(…), or read it with spark.read"
             )
         return arrow_schema(source), source
+    if isinstance(source, str) and "://" in source:
+        raise InvalidJoin(
+            f"{said}: {source!r} is no path of this machine; give the DataFrame that spark.read makes of it"
+        )
     try:
         return table_source(source).schema(), source
     except (InvalidJoin, BadInput) as error:

@@ -14,15 +14,15 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.errors import BadInput, InvalidJoin
+from streamjoin.errors import BadInput, InvalidJoin, StateFormatError
 from streamjoin.keys import hash_keys
 from streamjoin.master_data import Master
 from streamjoin.operators.arrivals import Arrivals
@@ -43,13 +43,13 @@ _END_OF_TIME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, values in
+    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, rows in
     the cache, bytes by what they are for, and the versions in use, oldest first.
     """
 
     waiting: int
     room: int
-    cache_values: int
+    cache_rows: int
     cache_bytes: int
     waiting_bytes: int
     piece_bytes: int
@@ -76,12 +76,19 @@ class SemiRun:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         states: list[Any] = [None for _ in plan.chain]
         if snapshot is not None:
-            states = [bytes(part) for part in decode(_RUN, snapshot)[1]]
+            header, states = decode(_RUN, snapshot)
+            names = [one.master.name for one in plan.chain]
+            if header["masters"] != names:
+                raise StateFormatError(
+                    f"this snapshot is of a join with {', '.join(header['masters'])}, not with "
+                    f"{', '.join(names)}; go on with the declarations it began with"
+                )
         self._unfinished = False
         self._steps = [
             _Step(one, Path(folder), state, hash_function, piece_bytes)
             for one, state in zip(plan.chain, states, strict=True)
         ]
+        self._warn_of_empty(self._steps, stacklevel=4)
 
     # What comes in
 
@@ -108,9 +115,24 @@ class SemiRun:
         if unknown:
             known = ", ".join(step.plan.master.name for step in self._steps)
             raise InvalidJoin(f"this join has no master {', '.join(sorted(unknown))}; refresh one of {known}")
+        new = [step for step in self._steps if step.refresh(anew.get(step.plan.master.name))]
+        self._warn_of_empty(new, stacklevel=3)
+        below = None
         for step in self._steps:
-            step.refresh(anew.get(step.plan.master.name))
+            below = step.plan = replace(step.plan, below=below)
+        self.plan = step.plan
         return self.tick()
+
+    def _warn_of_empty(self, steps: Iterable[_Step], *, stacklevel: int) -> None:
+        for step in steps:
+            if step.version.rows == 0:
+                warnings.warn(
+                    f"master {step.plan.master.name!r}, version {step.version.id}, has no rows with a key: "
+                    f"no row of {step.plan.stream.name} finds a match; check the source, and refresh() when "
+                    "it is filled",
+                    EmptyMaster,
+                    stacklevel=stacklevel,
+                )
 
     def finish(self) -> pa.Table:
         """No more rows: all that wait are answered, and those in the waiting room leave."""
@@ -171,7 +193,8 @@ class SemiRun:
     def snapshot(self) -> bytes:
         """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
         self._refuse_unfinished()
-        return encode(_RUN, {}, [step.snapshot() for step in self._steps])
+        header = {"masters": [step.plan.master.name for step in self._steps]}
+        return encode(_RUN, header, [step.snapshot() for step in self._steps])
 
 
 def is_frame(source: Any) -> bool:
@@ -195,7 +218,7 @@ class _Step:
         self,
         plan: SemiPlan,
         folder: Path,
-        state: bytes | None,
+        state: Any,
         hash_function: Hash,
         piece_bytes: int | None,
     ) -> None:
@@ -240,13 +263,17 @@ class _Step:
 
     # Versions
 
-    def refresh(self, anew: Master | None) -> None:
-        """Use the version that the source has now; one that cannot be used changes nothing."""
+    def refresh(self, anew: Master | None) -> bool:
+        """Use the version that the source has now, and say whether it is new; what cannot be used changes
+        nothing.
+        """
         plan = self.plan if anew is None else self.plan.with_master(anew)
         version = self._look(plan)
         plan.for_bucket(version)  # refused where its pieces are too large
+        is_new = version.id != self.join.newest.master.version
         self.join.use(version.bucket(0))
         self.plan, self.version = plan, version
+        return is_new
 
     def _look(self, plan: SemiPlan) -> StagedVersion:
         """The source's present version, staged where it is not yet."""
@@ -259,13 +286,6 @@ class _Step:
             with progress_bar(f"staging {master.name}") as told:
                 how = Staging(self._hash, self._piece_bytes, progress=told)
                 version = stage(source, form, self._store, label, how)
-        if version.rows == 0:
-            warnings.warn(
-                f"master {master.name!r}, version {version.id}, has no rows with a key: no row of "
-                f"{self.plan.stream.name} finds a match; check the source, and refresh() when it is filled",
-                EmptyMaster,
-                stacklevel=5,
-            )
         return version
 
     @property
@@ -311,7 +331,7 @@ class _Step:
         header = {"version": self.version.id, "null keys": self._null_keys}
         return encode(_RUN, header, [to_bytes(self.join)])
 
-    def _restore(self, value: bytes) -> None:
+    def _restore(self, value: Any) -> None:
         header, [state] = decode(_RUN, value)
         self._null_keys = header["null keys"]
         spec = self.plan.for_bucket(self._store.open(header["version"]))

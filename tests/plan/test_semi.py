@@ -186,7 +186,19 @@ def test_a_join_of_streams_is_no_stream_of_this_one():
         sj.join(sj.stream(inner, name="ab", key="id"), CUSTOMERS)
 
 
+def test_a_join_with_master_data_is_a_stream_by_its_results():
+    """Its schema, and what it gives is pushed on: into a join with another stream, or on another key."""
+    lower = sj.join(ORDERS, CUSTOMERS)
+    with pytest.raises(sj.InvalidJoin, match=r"give the results: its dataframe\(checkpoint=…\), or locally"):
+        sj.stream(lower, name="enriched", key="city")
+    upper = sj.join(
+        sj.stream(lower.plan.spec.output, name="enriched", key="city"), master("towns", "name:str size")
+    )
+    assert upper.plan.spec.output.names == ["city", "id", "item", "t", "size"]
+
+
 MASTERS = {
+    "not here": ({"source": "s3://shop/c"}, "'s3://shop/c' is no path of this machine; give the DataFrame"),
     "name": ({"name": "1a"}, "master name '1a'; give a name of letters"),
     "no key": ({"key": []}, "master 'c' has no key; name at least one"),
     "key not there": ({"key": "no"}, "key column 'no' does not exist; its columns are id, city"),
@@ -204,10 +216,9 @@ MASTERS = {
 
 @pytest.mark.parametrize(("declared", "says"), MASTERS.values(), ids=MASTERS)
 def test_a_master_that_cannot_be_meant_is_refused(declared, says):
+    usual = {"source": schema("id city:str").empty_table(), "name": "c", "key": "id", "memory": "1 MB"}
     with pytest.raises(sj.InvalidJoin, match=re.escape(says)):
-        sj.master(
-            schema("id city:str").empty_table(), **{"name": "c", "key": "id", "memory": "1 MB", **declared}
-        )
+        sj.master(**{**usual, **declared})
 
 
 def test_a_version_column_of_the_tables_own():
