@@ -1,5 +1,5 @@
-"""A stream enriched with master data, killed at random moments while a new version comes: each row is answered
-once, as by the batch join with the version that it tells.
+"""A stream enriched with master data, killed at random moments while a new version comes: each row is
+answered once, as by the batch join with the version that it tells.
 """
 
 from collections import Counter
