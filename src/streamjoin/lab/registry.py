@@ -8,14 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from streamjoin.lab import binary, multiway, planner, throughput
+from streamjoin.lab import binary, multiway, planner, semistream, throughput
 from streamjoin.lab.experiment import Claim, Experiment, Progress
 
 
 def experiments() -> dict[str, Experiment]:
     """By name."""
     return {
-        one.name: one for module in (throughput, binary, planner, multiway) for one in module.experiments()
+        one.name: one
+        for module in (throughput, binary, planner, multiway, semistream)
+        for one in module.experiments()
     }
 
 

@@ -7,35 +7,27 @@ results are checked after. The latency of a result is counted in turns from its 
 
 Every result is summed up (rows, numbers, and tuple number times the first eight bytes of the row's padding,
 modulo 2^64) and compared with the same sums of a batch join, over all turns since the start.
-
-A reader can be throttled: it then waits until a read of n bytes has taken n / rate seconds, and a looked-up
-key counts as 4 KiB, a page. Worked number: a piece of 2.6 MB at 100 MB/s takes 26 ms.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamjoin.batch import Batch, Ints, Layout
+from streamjoin.batch import Batch, Ints
 from streamjoin.errors import InvariantBroken
 from streamjoin.keys import hash_keys
+from streamjoin.lab.semistream_masters import STREAM
 from streamjoin.operators.semi_stream_join import Master, SemiSpec, SemiStreamJoin
 from streamjoin.sources.zipf import ZipfStreams
-from streamjoin.state.codec import decode_run, encode_run
 
-STREAM = Layout((pa.int64(),), payload_types=(pa.int64(), pa.int32()))
-MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.binary()))
-OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32(), "m": pa.int64(), "pad": pa.binary()})
-PAGE_BYTES = 4096
 Words = npt.NDArray[np.uint64]
 
 
@@ -44,66 +36,6 @@ def tuples(streams: ZipfStreams, first: int, count: int) -> Batch:
     table = streams.tuples(first, count).combine_chunks()
     key, *others = (table.column(i).combine_chunks() for i in range(3))
     return STREAM.batch([pa.array(hash_keys([key])), key, *others])
-
-
-def master_batch(table: pa.Table) -> Batch:
-    """Rows of master data as the operator reads them, sorted."""
-    key, *others = (column.combine_chunks() for column in table.combine_chunks().columns)
-    return MASTER.batch([pa.array(hash_keys([key])), key, *others]).sorted()
-
-
-@dataclass
-class FileMaster:
-    """Master data as it came, in pieces of equal length, each a file: the paper's, without any order."""
-
-    folder: Path
-    rows: int
-    piece_bytes: tuple[int, ...]
-    version: str = "1"
-    starts: Ints | None = None
-
-    @classmethod
-    def write(cls, folder: Path, streams: ZipfStreams, pieces: int) -> FileMaster:
-        folder.mkdir(parents=True)
-        ends = np.linspace(0, streams.rows, pieces + 1).astype(int).tolist()
-        sizes = []
-        for i in range(pieces):
-            batch = master_batch(streams.master_rows(ends[i], ends[i + 1] - ends[i]))
-            (folder / f"{i:05}").write_bytes(encode_run(batch))
-            sizes.append(batch.nbytes)
-        return cls(folder, streams.rows, tuple(sizes))
-
-    @property
-    def row_bytes(self) -> float:
-        return sum(self.piece_bytes) / self.rows
-
-    def read(self, piece: int) -> Batch:
-        return decode_run((self.folder / f"{piece:05}").read_bytes(), MASTER, check=False)
-
-    def find(self, piece: int, keys: Batch) -> Batch:
-        raise InvariantBroken("unordered pieces cannot be looked up; please report this")
-
-
-@dataclass
-class Throttled:
-    """A master whose reads take at least as long as a disk of that speed would."""
-
-    master: Master
-    bytes_per_s: float
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.master, name)
-
-    def read(self, piece: int) -> Batch:
-        began = time.perf_counter()
-        found = self.master.read(piece)
-        self._wait(began, self.master.piece_bytes[piece])
-        return found
-
-    def _wait(self, began: float, nbytes: int) -> None:
-        left = began + nbytes / self.bytes_per_s - time.perf_counter()
-        if left > 0:
-            time.sleep(left)
 
 
 @dataclass
@@ -171,6 +103,8 @@ class Stretch:
     worst_age: int
     hits: int  # tuples that the cache answered
     pieces_read: int
+    keys_found: int
+    bytes_read: int
     memory: dict[str, int]
 
     @property
@@ -214,12 +148,13 @@ class Loop:
         """Some turns with the present w."""
         batch = tuples(self.streams, self.taken, self.w * turns)
         self.batch_join.add(self.wanted, batch)
-        hits, read = self.join.cached_tuples, self.join.pieces_read
+        before = replace(self.join.counts)
         frames: list[tuple[int, pa.RecordBatch]] = []
         parts = [batch.slice(i * self.w, self.w) for i in range(turns)]
         cpu, began = time.process_time(), time.perf_counter()
         for i, part in enumerate(parts):
-            frames += [(self.turns + i, frame) for frame in turn(self.join, part)]
+            frames += [(self.turns + i, frame) for frame in self.join.process(part)]
+            frames += [(self.turns + i, frame) for frame in self.join.read(1)]
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         self.first_of_turn += [self.taken + i * self.w for i in range(turns)]
         self.taken += len(batch)
@@ -235,8 +170,10 @@ class Loop:
             results,
             sum(float(age.sum()) for age in ages) / max(results, 1),
             max((int(age.max()) for age in ages if len(age)), default=0),
-            self.join.cached_tuples - hits,
-            self.join.pieces_read - read,
+            self.join.counts.hits - before.hits,
+            self.join.counts.pieces_read - before.pieces_read,
+            self.join.counts.keys_found - before.keys_found,
+            self.join.counts.bytes_read - before.bytes_read,
             {part: getattr(division, part) for part in ("piece", "cache", "waiting", "switching")},
         )
 
@@ -247,10 +184,10 @@ class Loop:
         return ages
 
     def fill(self, share: float) -> None:
-        """Adapt w so that this share of the memory is used, by what waits now."""
+        """Adapt w so that this share of the memory is used before a piece is read, by what waits after."""
         division = self.join.division()
         room = share * self.join.spec.memory_bytes - (division.total - division.waiting)
-        factor = room / max(division.waiting, 1)
+        factor = room * (1 - 1 / self.pieces) / max(division.waiting, 1)
         self.w = max(int(self.w * min(max(factor, 0.25), 4.0)), 1)
 
     def warm(self, shares: tuple[float, ...], cycles: int) -> Iterator[Stretch]:
@@ -268,8 +205,3 @@ class Loop:
             raise InvariantBroken(
                 f"{self.name} gave {self.found}, the batch join {self.wanted}; nothing is reported"
             )
-
-
-def turn(join: SemiStreamJoin, rows: Batch) -> Iterator[pa.RecordBatch]:
-    """One turn of the loop: tuples, and a piece."""
-    yield from join.process(rows, steps=1)

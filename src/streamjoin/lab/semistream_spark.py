@@ -78,10 +78,14 @@ WORKERS = Statement(
 class Enrichment:
     """How much the Spark part does."""
 
-    rounds: tuple[tuple[int, int], ...] = ((10, 3), (40, 2))  # millions of master rows, and rounds
+    rounds: tuple[tuple[int, int], ...] = ((10, 2), (40, 1))  # millions of master rows, and rounds
     batch_rows: int = 100_000
     batches: int = 24
     scale: float = 1.0  # of the master rows, for a trial
+
+    @property
+    def steps(self) -> int:
+        return sum(1 + len(_ENGINES) * rounds for _, rounds in self.rounds)
 
     def rows(self, millions: int) -> int:
         return round(millions * 1_000_000 * self.scale)
