@@ -111,7 +111,7 @@ class Bench:
 
 def spec_of(form: Form, memory_bytes: int) -> SemiSpec:
     """A form's join with so much memory."""
-    return SemiSpec(STREAM, MASTER, OUTPUT, memory_bytes, caches=form.caches, access=form.access)
+    return SemiSpec(STREAM, MASTER, OUTPUT, memory_bytes, caches=form.caches, access=form.access, fills=False)
 
 
 Rates = dict[str, dict[str, list[Stretch]]]  # by disk and form

@@ -52,6 +52,7 @@ class SemiSpec:
     preserves: bool = False  # a left join: tuples without a master row leave padded
     caches: bool = True  # False: MESHJOIN
     access: Access = "auto"
+    fills: bool = True  # memory that is not needed for what waits is filled with values that do not pay
     cycle_batches: int = 1
     wait_us: int | None = None  # so long a tuple without a master row waits for one that comes late
     lateness_us: int = 0

@@ -349,8 +349,8 @@ class SemiStreamJoin:
 
     @property
     def is_short(self) -> bool:
-        """Whether memory was short lately; then only what pays is cached. The paper always does so."""
-        if isinstance(self.newest, PaperReading):
+        """Whether memory was short lately; then only what pays is cached, as in the paper always."""
+        if isinstance(self.newest, PaperReading) or not self.spec.fills:
             return True
         lately = _EVICTION_CYCLES * self.newest.pieces
         return self.short_at is not None and self.clock - self.short_at <= lately
