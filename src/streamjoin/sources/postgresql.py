@@ -2,7 +2,7 @@
 
 What others commit while it is read is not seen. A connection that is lost ends the reading (`SourceLost`);
 who reads begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),
-numeric without a size is text, and so is what Arrow has no type for (uuid, intervals of a network …).
+numeric without a size is text, and so is what Arrow has no type for (uuid, inet …).
 
 Needs `pip install "streamjoin[postgresql]"`. A password in the URI is shown nowhere.
 """
@@ -88,7 +88,8 @@ class PostgreSQL(TableSource):
         except StreamJoinError:
             raise
         except (OSError, pa.ArrowException) as error:  # while rows are read
-            raise self._failed(error, lost="ERROR:" not in str(error)) from None
+            lost = isinstance(error, OSError) and "ERROR:" not in str(error)
+            raise self._failed(error, lost=lost) from None
         except Exception as error:
             state = getattr(error, "sqlstate", None)
             if state is None and not type(error).__module__.startswith("adbc"):
