@@ -135,6 +135,9 @@ def test_a_table_larger_than_memory_is_staged_in_bounded_memory(tmp_path: Path) 
     assert told == sorted(told)
     assert most < 32 << 20
     assert version.largest_piece < 3 << 20
+    hashes = [[piece.first, piece.last] for piece in version.pieces]
+    buckets = np.searchsorted(bucket_bounds(4), hashes, side="right")
+    assert buckets.tolist() == [[piece.bucket] * 2 for piece in version.pieces]
     assert version.costs.read_s_per_byte > 0
 
 
