@@ -28,6 +28,7 @@ from streamjoin.master_data import Master
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
+from streamjoin.operators.semi_spec import END_OF_TIME
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.semi import EmptyMaster, SemiPlan
@@ -40,7 +41,6 @@ from streamjoin.state.codec import decode, encode
 from streamjoin.state.pieces import StagedVersion, VersionStore
 
 _RUN = b"SJSR"
-_END_OF_TIME = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class _Step:
         """Results of a batch; of the last one also of all that wait."""
         results = list(self._results(arrivals))
         if last:
-            results += [*self.join.finish(), *self.join.advance(_END_OF_TIME)]
+            results += [*self.join.finish(), *self.join.advance(END_OF_TIME)]
         self._remove_unused()
         return pa.Table.from_batches(results, self.plan.spec.output)
 
