@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import warnings
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.semi_local import SemiRun
-from tests.tables import NOTHING, rows, schema, stream, table
+from tests.tables import NOTHING, at, rows, schema, stream, table
 
 ORDERS = "id item:str"
 CUSTOMERS = "id city:str"
@@ -92,6 +93,54 @@ def test_a_key_may_have_many_master_rows_and_many_columns():
     orders = stream("orders", "land number item:str", key=["land", "number"])
     story = Story(cities, orders=orders)
     assert story.push("land number item\n1 7 tea\n2 8 soap") == [(1, 7, "tea", "Bari"), (1, 7, "tea", "Rome")]
+
+
+KEYS = {
+    "widened": (pa.int8(), [1, 2, -3], pa.int64(), [2, -3, 1 << 40], [2, -3]),
+    "decimal": (
+        pa.int64(),
+        [1, 2],
+        pa.decimal128(10, 2),
+        [Decimal("2.00"), Decimal("2.50")],
+        [Decimal("2.00")],
+    ),
+    "zero and NaN": (
+        pa.float64(),
+        [0.0, float("nan"), 1.5],
+        pa.float32(),
+        [-0.0, float("nan")],
+        [0.0, "nan"],
+    ),
+    "texts": (pa.dictionary(pa.int8(), pa.string()), ["a", "b"], pa.large_string(), ["b", ""], ["b"]),
+    "days": (
+        pa.date32(),
+        [at(86400).date()],
+        pa.timestamp("us"),
+        [at(86400)],
+        [at(86400)],
+    ),
+    "structs": (
+        pa.struct({"a": pa.int32()}),
+        [{"a": 1}, {"a": None}],
+        pa.struct({"a": pa.int64()}),
+        [{"a": 1}, {"a": None}],
+        [{"a": 1}, {"a": None}],
+    ),
+    "lists": (pa.list_(pa.int64()), [[1], []], pa.list_(pa.int64()), [[1], [1, 2]], [[1]]),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_kind_are_equal_by_value(kind):
+    """Of the master only its key is taken, so a result is a stream row that has a partner."""
+    mine, came, theirs, known, meet = KEYS[kind]
+    orders = sj.stream(pa.schema({"k": mine}), name="orders", key="k")
+    customers = sj.master(
+        pa.table({"k": pa.array(known, theirs), "x": known}), name="c", key="k", memory="1 MB", columns=[]
+    )
+    run = sj.join(orders, customers).local()
+    found = run.push("orders", pa.table({"k": pa.array(came, mine)})).column("k").to_pylist()
+    assert sorted(map(repr, found)) == sorted(str(key) if key == "nan" else repr(key) for key in meet)
 
 
 def test_several_masters_are_joined_one_after_another():

@@ -17,10 +17,12 @@ from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
 from streamjoin.master_data import How, Master
 from streamjoin.metadata import Duration, column_names, duration_us
 from streamjoin.operators.spilling import size_bytes
+from streamjoin.plan.cost import Rate
 from streamjoin.plan.semi import SemiPlan
 from streamjoin.plan.semi_explain import explained
-from streamjoin.semi_local import SemiRun, content_of, is_frame
+from streamjoin.semi_local import SemiRun, content_of, expected, is_frame
 from streamjoin.sources.tables import table_source
+from streamjoin.state.pieces import StagedVersion
 
 if TYPE_CHECKING:
     from streamjoin.spark import DataFrame, StreamingQuery
@@ -92,16 +94,40 @@ def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
         raise type(error)(f"{said}: {error}") from error
 
 
+def _staged(plan: SemiPlan, checkpoint: str | None) -> StagedVersion | None:
+    """The newest version beside a checkpoint, if there is one."""
+    if checkpoint is None:
+        return None
+    from streamjoin.spark.semi_wiring import staged_beside
+
+    return staged_beside(checkpoint, plan).latest()
+
+
 @dataclass(frozen=True)
 class Enriched:
     """A stream joined with master data, planned and checked; start it where the data is."""
 
     plan: SemiPlan
 
-    def explain(self, *, format: Literal["text", "json"] = "text") -> str:  # noqa: A002  # as Spark calls it
-        """What is joined, how memory is divided, what is looked up or scanned, and how long a row waits."""
-        contents = {plan.master.name: content_of(plan.master.source) for plan in self.plan.chain}
-        return explained(self.plan, contents, format)
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        checkpoint: str | None = None,
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
+        """What is joined, how memory is divided, what is looked up or scanned, and how long a row waits.
+
+        With the `checkpoint` of a query on Spark, by the figures of the versions that are staged beside it.
+        With `rates`, the stream's rows per second by its name (or a `Rate` that says also how large a row
+        is), the memory for that rate and the rate for the memory, by a cost model that is first calibrated
+        on this machine: a few seconds.
+        """
+        contents = {
+            plan.master.name: content_of(plan.master.source, _staged(plan, checkpoint))
+            for plan in self.plan.chain
+        }
+        return explained(self.plan, contents, format, expected(self.plan, rates))
 
     def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> SemiRun:
         """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.

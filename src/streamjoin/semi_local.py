@@ -28,9 +28,12 @@ from streamjoin.master_data import Master
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.intake import Hash, Intake
 from streamjoin.operators.semi_snapshot import from_bytes, to_bytes
+from streamjoin.operators.semi_spec import END_OF_TIME
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
+from streamjoin.plan.cost import Rate
 from streamjoin.plan.semi import EmptyMaster, SemiPlan
-from streamjoin.plan.semi_explain import Content, explained
+from streamjoin.plan.semi_explain import Content, Expected, explained
+from streamjoin.semi_calibration import loop_costs
 from streamjoin.sources.progress import progress_bar
 from streamjoin.sources.staging import Staging, stage
 from streamjoin.sources.tables import TableSource, table_source
@@ -38,7 +41,6 @@ from streamjoin.state.codec import decode, encode
 from streamjoin.state.pieces import StagedVersion, VersionStore
 
 _RUN = b"SJSR"
-_END_OF_TIME = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +185,17 @@ class SemiRun:
         """The newest version of each master."""
         return {step.plan.master.name: step.version for step in self._steps}
 
-    def explain(self, *, format: Literal["text", "json"] = "text") -> str:  # noqa: A002  # as Spark calls it
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
         """As `Enriched.explain`, with the figures of the versions that are staged."""
         contents = {
             step.plan.master.name: content_of(step.plan.master.source, step.version) for step in self._steps
         }
-        return explained(self.plan, contents, format)
+        return explained(self.plan, contents, format, expected(self.plan, rates))
 
     def snapshot(self) -> bytes:
         """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
@@ -209,6 +216,18 @@ def content_of(source: Any, version: StagedVersion | None = None) -> Content:
     table = table_source(source)
     tells = type(table).fingerprint is not TableSource.fingerprint
     return Content(table.describe(), table.rows(), version, tells)
+
+
+def expected(plan: SemiPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:
+    """The stream's rate as a user gives it, and what a turn costs here: that is measured first."""
+    if rates is None:
+        return None
+    name = plan.stream.name
+    given: Any = rates
+    if not isinstance(given, Mapping) or set(given) != {name}:
+        raise InvalidJoin(f"rates={rates!r}; give the rows per second of {name}, as in {{{name!r}: 1000}}")
+    rate = rates[name]
+    return Expected(rate if isinstance(rate, Rate) else Rate(rate), loop_costs(plan.options.operator))
 
 
 class _Step:
@@ -246,7 +265,7 @@ class _Step:
         """Results of a batch; of the last one also of all that wait."""
         results = list(self._results(arrivals))
         if last:
-            results += [*self.join.finish(), *self.join.advance(_END_OF_TIME)]
+            results += [*self.join.finish(), *self.join.advance(END_OF_TIME)]
         self._remove_unused()
         return pa.Table.from_batches(results, self.plan.spec.output)
 

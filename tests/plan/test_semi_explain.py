@@ -1,12 +1,16 @@
 """What is said of a semi-stream join before and after its master data is staged."""
 
 import json
+import re
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import streamjoin as sj
+from streamjoin.plan.semi_cost import LoopCosts, Turns
+from streamjoin.semi_calibration import loop_costs
 from tests.tables import schema, stream, table
 
 MANY = pa.table({"id": np.arange(100_000), "city": np.full(100_000, "Rome")})
@@ -63,6 +67,13 @@ def test_once_it_is_staged_they_are_measured():
     )
 
 
+def test_what_is_staged_beside_a_checkpoint_is_told(tmp_path):
+    joined = sj.join(stream("orders", "id item:str"), customers(version="may"))
+    joined.local(folder=tmp_path / "query.masters")  # stages where a query with this checkpoint would
+    assert "0001-may is staged" in joined.explain(checkpoint=str(tmp_path / "query"))
+    assert "assumed until it is staged" in joined.explain(checkpoint=str(tmp_path / "another"))
+
+
 def test_a_longer_cycle_reads_less_in_each_batch():
     lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=10)).explain())
     assert "below 36 is looked up; above it the pieces are scanned, 360 kB a batch" in lines["reading"]
@@ -103,3 +114,49 @@ def test_a_waiting_room_and_the_joins_below_are_told():
     assert "orders comes from\n  join_customers: orders ⋈ customers" in joined.explain()
     with pytest.raises(sj.InvalidJoin, match="explain\\(format='yaml'\\); give 'text' or 'json'"):
         joined.explain(format="yaml")
+
+
+# ---------------------------------------------------------------- rates
+
+COSTS = LoopCosts(read_byte=5e-10, turn=1e-3, chunk=1e-4, search=0.0, row=1e-8, hit=5e-7, waited=1e-6)
+
+
+@pytest.fixture
+def calibrated():
+    with patch("streamjoin.semi_local.loop_costs", lambda operator: COSTS):
+        yield
+
+
+def test_a_rate_says_the_memory_and_the_memory_the_rate(calibrated):
+    joined = sj.join(stream("orders", "id item:str"), customers())
+    plan = json.loads(joined.explain(rates={"orders": 500_000}, format="json"))["predicted"]
+    assert plan["rows_per_second"] == 500_000
+    even, skewed = plan["cases"]
+    assert (even["skew"], skewed["skew"]) == (0, 1)
+    assert skewed["for_the_rate"]["memory_bytes"] < even["for_the_rate"]["memory_bytes"]
+    for case in (even, skewed):
+        assert case["for_the_rate"]["rows_per_second"] == pytest.approx(500_000, rel=0.01)
+        assert case["with_the_memory"]["memory_bytes"] <= 64 << 20
+    text = joined.explain(rates={"orders": 500_000})
+    assert "What 500,000 rows/s of orders need (cost model, calibrated on this machine, one core)" in text
+    assert re.search(
+        r"\n  keys by Zipf 1: \S+ MB, \d+% of the rows hit the cache; 64 MB allow [\d,]+ rows/s", text
+    )
+
+
+def test_what_no_memory_is_enough_for_is_said(calibrated):
+    text = sj.join(stream("orders", "id"), customers()).explain(rates={"orders": sj.Rate(1e9, row_bytes=20)})
+    assert "all keys equally often: more than one core can do with 64 MB or more; 64 MB allow" in text
+
+
+@pytest.mark.parametrize("rates", [5, {}, {"customers": 5}])
+def test_a_rate_is_that_of_the_stream(rates):
+    with pytest.raises(sj.InvalidJoin, match=r"give the rows per second of orders, as in \{'orders': 1000\}"):
+        sj.join(stream("orders", "id"), customers()).explain(rates=rates)
+
+
+@pytest.mark.slow
+def test_costs_are_measured_on_this_machine():
+    costs = loop_costs("meshjoin")
+    assert costs.read_byte > 0
+    assert costs.seconds(Turns(0.0, 10, 1000, 100_000, 0, 1000)) > 0

@@ -11,6 +11,7 @@ from streamjoin.batch import Batch, Ints, Layout
 from streamjoin.state.read_costs import ReadCosts
 
 Access = Literal["auto", "scan", "lookup", "paper"]
+END_OF_TIME = (1 << 63) - 1  # advance so far when nothing more comes: the waiting room is left
 
 
 class Master(Protocol):

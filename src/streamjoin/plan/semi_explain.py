@@ -11,17 +11,20 @@ are looked up, more are answered by a scan. Over ten batches (`cycle_batches=10`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from streamjoin.errors import InvalidJoin
 from streamjoin.metadata import duration_text
-from streamjoin.plan.cost import row_bytes
+from streamjoin.plan.cost import Rate, row_bytes
 from streamjoin.plan.explain import check_format, size_text
 from streamjoin.plan.semi import PRESETS, SemiPlan
+from streamjoin.plan.semi_cost import Forecast, LoopCosts, SemiLoad, SemiModel
 from streamjoin.state.pieces import StagedVersion
 from streamjoin.state.read_costs import ReadCosts
 
+_SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
 _GUESSED_BYTES = 1e9  # of master data of which nothing is known
 
 
@@ -35,7 +38,17 @@ class Content:
     fingerprint: bool = False  # whether the source tells when it is new
 
 
-def described(plan: SemiPlan, contents: Mapping[str, Content]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Expected:
+    """The stream's rate, and what a turn of the join costs on this machine."""
+
+    rate: Rate
+    costs: LoopCosts
+
+
+def described(
+    plan: SemiPlan, contents: Mapping[str, Content], expected: Expected | None = None
+) -> dict[str, Any]:
     """Everything that is known of a plan before it runs, as plain values."""
     content = contents[plan.master.name]
     buckets = _buckets(plan, content)
@@ -53,7 +66,8 @@ def described(plan: SemiPlan, contents: Mapping[str, Content]) -> dict[str, Any]
         "latency": {"cycle_batches": plan.spec.cycle_batches, "says": _latency(plan)},
         "versions": _versions(plan, content),
         "wait": None if plan.spec.wait_us is None else _wait(plan),
-        "below": None if plan.below is None else described(plan.below, contents),
+        "predicted": None if expected is None else _predicted(plan, content, expected),
+        "below": None if plan.below is None else described(plan.below, contents, expected),
     }
 
 
@@ -140,13 +154,54 @@ def _wait(plan: SemiPlan) -> dict[str, Any]:
     }
 
 
+def _predicted(plan: SemiPlan, content: Content, expected: Expected) -> dict[str, Any]:
+    """What the cost model says: the memory for the rate, and the rate for the memory."""
+    known = _content(plan, content)
+    rate = expected.rate
+    told: dict[str, Any] = {"rows_per_second": rate.rows_per_second, "cases": []}
+    if not known["rows"]:
+        return told
+    spec, pieces = plan.spec, max(1, round(known["bytes"] / plan.piece_bytes(_buckets(plan, content))))
+    load = SemiLoad(
+        known["rows"],
+        known["bytes"] / known["rows"],
+        spec.pointer_bytes + spec.fudge * (rate.row_bytes or row_bytes(spec.stream)),
+        pieces if content.version is None else len(content.version.pieces),
+        ordered=spec.access != "paper",
+        caches=spec.caches,
+        fudge=spec.fudge,
+    )
+    for skew in _SKEWS:
+        model = SemiModel(expected.costs, replace(load, skew=skew))
+        needed = _forecast(model.memory_for, rate.rows_per_second)
+        given = _forecast(model.rate_for, spec.memory_bytes)
+        told["cases"].append({"skew": skew, "for_the_rate": needed, "with_the_memory": given})
+    return told
+
+
+def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any] | None:
+    """None where no memory, or no rate, is enough."""
+    try:
+        found = ask(figure)
+    except InvalidJoin:
+        return None
+    return {
+        "memory_bytes": round(found.memory),
+        "rows_per_second": round(found.rate),
+        "hit_rate": round(found.hit_rate, 3),
+        "mean_wait_s": found.mean_wait_s,
+    }
+
+
 # In words
 
 
-def explained(plan: SemiPlan, contents: Mapping[str, Content], form: str) -> str:
+def explained(
+    plan: SemiPlan, contents: Mapping[str, Content], form: str, expected: Expected | None = None
+) -> str:
     """The plan as text for someone who has not read the papers, or as JSON."""
     check_format(form)
-    told = described(plan, contents)
+    told = described(plan, contents, expected)
     return as_text(told) if form == "text" else json.dumps(told, ensure_ascii=False, indent=2)
 
 
@@ -163,6 +218,8 @@ def as_text(plan: Mapping[str, Any]) -> str:
         "How it runs (set by operator=, and by memory=, cycle_batches=, version=, wait= of sj.master)",
         *(f"  {line}" for line in _how(plan)),
     ]
+    if plan["predicted"] is not None:
+        lines += ["", *_predicted_lines(plan)]
     if plan["below"] is not None:
         inner = as_text(plan["below"]).splitlines()
         lines += ["", f"{stream['name']} comes from", *(f"  {line}".rstrip() for line in inner)]
@@ -237,3 +294,24 @@ def _versions_text(versions: Mapping[str, Any]) -> str:
     staged = "" if versions["staged"] is None else f"{versions['staged']} is staged; "
     told = "; the result says by which each row was joined" if versions["in_result"] else ""
     return f"{staged}{versions['says']}{told}"
+
+
+def _predicted_lines(plan: Mapping[str, Any]) -> list[str]:
+    told, memory = plan["predicted"], _as_given(plan["memory"]["bytes"])
+    rate = f"{told['rows_per_second']:,.0f} rows/s"
+    lines = [
+        f"What {rate} of {plan['stream']['name']} need (cost model, calibrated on this machine, one core)"
+    ]
+    if not told["cases"]:
+        return [*lines, "  how large the master data is shows when it is staged; ask again then"]
+    for case in told["cases"]:
+        keys = "all keys equally often" if case["skew"] == 0 else f"keys by Zipf {case['skew']:g}"
+        needed, given = case["for_the_rate"], case["with_the_memory"]
+        text = f"more than one core can do with {memory} or more"
+        if needed is not None:
+            text = f"{_as_given(needed['memory_bytes'])}, {needed['hit_rate']:.0%} of the rows hit the cache"
+        most = f"{memory} are too little"
+        if given is not None:
+            most = f"{memory} allow {given['rows_per_second']:,} rows/s, {given['hit_rate']:.0%} hits"
+        lines.append(f"  {keys}: {text}; {most}")
+    return lines

@@ -23,7 +23,7 @@ from streamjoin.errors import InvariantBroken
 from streamjoin.operators.arrivals import Arrivals
 from streamjoin.operators.elements import Results
 from streamjoin.operators.semi_snapshot import restore, store
-from streamjoin.operators.semi_spec import SemiCounters, SemiSpec
+from streamjoin.operators.semi_spec import END_OF_TIME, SemiCounters, SemiSpec
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
 from streamjoin.operators.wire import from_bytes
 from streamjoin.spark.buckets import GUARD
@@ -177,6 +177,7 @@ class SemiBucket(StatefulProcessor):
         yield from join.step()
         if self.ends:
             yield from join.finish()
+            yield from join.advance(END_OF_TIME)
 
     def _master(self, version: str, bucket: int) -> StagedMaster:
         return VERSIONS.bucket(Path(self.folder) / version, self.master, bucket)

@@ -171,19 +171,29 @@ class SparkSemiJoin:
 
 
 def staged(plan: SemiPlan, spark: SparkSession, store: VersionStore) -> StagedVersion:
-    """The version of the master data as it is declared; staged now if it is not yet."""
+    """The version of the master data as it is declared; staged now if it is not yet.
+
+    Buckets use the newest version there is, so an older one that is declared again becomes a new one.
+    """
     master = plan.master
     form = plan.form(plan.options.buckets or default_buckets(spark), HASH)
     is_frame = isinstance(master.source, DataFrame)
     source = None if is_frame else table_source(master.source)
     label = master.version or (source.fingerprint() if source is not None else None) or "1"
-    found = store.find(label, form)
-    if found is not None:
-        return found
+    newest = store.latest()
+    if newest is not None and (newest.label, newest.form) == (label, form):
+        return newest
     how = SparkStaging(_key_types(plan), plan.piece_bytes(form.buckets))
     if source is None:
-        return stage_frame(master.source, form, store, label, how)
-    return stage_table(spark, source, form, store, label, how)
+        version = stage_frame(master.source, form, store, label, how)
+    else:
+        version = stage_table(spark, source, form, store, label, how)
+    try:
+        plan.for_bucket(version)
+    except InvalidJoin:  # a running query must not take what it has too little memory for
+        store.remove(version.id)
+        raise
+    return version
 
 
 def write(
