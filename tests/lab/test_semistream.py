@@ -136,14 +136,15 @@ def test_the_least_memory_is_the_smallest_that_has_meshjoins_rate():
 
 def test_the_sums_of_a_prepared_enrichment_are_those_of_its_files(tmp_path):
     streams = ZipfStreams(seed=3, rows=2_000)
-    data = spark.prepare(tmp_path, streams, batches=2, batch_rows=300)
-    rows = pq.read_table(tmp_path / "stream").join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
-    id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
-    check = np.array([spark.crc32(pad) for pad in rows["pad"].to_pylist()])
-    mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())
-    plain = int((id_ + m + rows["x"].to_numpy()).sum())
-    assert data.answer == {"rows": len(rows), "sum": plain, "mix": mix}
-    assert sorted(path.name for path in (tmp_path / "stream").iterdir()) == ["0000.parquet", "0001.parquet"]
+    data = spark.prepare(tmp_path, streams, {"long": 3, "short": 1}, batch_rows=300)
+    for side, batches in (("long", 3), ("short", 1)):
+        assert len(list((tmp_path / side).iterdir())) == batches
+        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
+        id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
+        check = np.array([spark.crc32(pad) for pad in rows["pad"].to_pylist()])
+        mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())
+        plain = int((id_ + m + rows["x"].to_numpy()).sum())
+        assert data.answers[side] == {"rows": len(rows), "sum": plain, "mix": mix}
 
 
 def test_the_last_half_of_the_batches_with_rows_counts():
@@ -157,7 +158,7 @@ def test_the_last_half_of_the_batches_with_rows_counts():
         + [{"rows": 9, "mean": 9.0, "worst": 9}],
     }
     assert spark.rate(found) == 500
-    assert spark.cpu(found) == 1.5
+    assert spark.cpu(found) == 1.5 * 1_000_000 / 200
     assert spark.latency(found) == {
         "mean_batches": 1.75,
         "worst_batches": 3,
