@@ -71,13 +71,12 @@ def test_sums_of_the_batch_join_are_those_of_its_pairs():
     assert found == wanted
 
 
-def test_w_is_adapted_until_the_memory_is_full(bench):
-    one = loop(bench, MESHJOIN, w=5)
-    for _ in one.warm((0.9, 0.9, 0.9, 0.9), cycles=2):
-        pass
-    one.run(PIECES)
+def test_so_many_tuples_are_taken_that_the_memory_is_full(bench):
+    one = loop(bench, MESHJOIN)
+    one.warm((0.5, 0.9, 0.9))
     used = one.join.division().total / one.join.spec.memory_bytes
     assert used == pytest.approx(0.25 + 0.65 * 5 / 6, abs=0.03)  # a piece, and five of six chunks
+    assert one.join.counts.pieces_forced == 0
 
 
 def test_a_slow_disk_takes_its_time_for_pieces_and_pages(bench):
