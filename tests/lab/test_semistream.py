@@ -71,13 +71,12 @@ def test_sums_of_the_batch_join_are_those_of_its_pairs():
     assert found == wanted
 
 
-def test_w_is_adapted_until_the_memory_is_full(bench):
-    one = loop(bench, MESHJOIN, w=5)
-    for _ in one.warm((0.9, 0.9, 0.9, 0.9), cycles=2):
-        pass
-    one.run(PIECES)
+def test_so_many_tuples_are_taken_that_the_memory_is_full(bench):
+    one = loop(bench, MESHJOIN)
+    one.warm((0.5, 0.9, 0.9))
     used = one.join.division().total / one.join.spec.memory_bytes
     assert used == pytest.approx(0.25 + 0.65 * 5 / 6, abs=0.03)  # a piece, and five of six chunks
+    assert one.join.counts.pieces_forced == 0
 
 
 def test_a_slow_disk_takes_its_time_for_pieces_and_pages(bench):
@@ -136,14 +135,15 @@ def test_the_least_memory_is_the_smallest_that_has_meshjoins_rate():
 
 def test_the_sums_of_a_prepared_enrichment_are_those_of_its_files(tmp_path):
     streams = ZipfStreams(seed=3, rows=2_000)
-    data = spark.prepare(tmp_path, streams, batches=2, batch_rows=300)
-    rows = pq.read_table(tmp_path / "stream").join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
-    id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
-    check = np.array([spark.crc32(pad) for pad in rows["pad"].to_pylist()])
-    mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())
-    plain = int((id_ + m + rows["x"].to_numpy()).sum())
-    assert data.answer == {"rows": len(rows), "sum": plain, "mix": mix}
-    assert sorted(path.name for path in (tmp_path / "stream").iterdir()) == ["0000.parquet", "0001.parquet"]
+    data = spark.prepare(tmp_path, streams, {"long": 3, "short": 1}, batch_rows=300)
+    for side, batches in (("long", 3), ("short", 1)):
+        assert len(list((tmp_path / side).iterdir())) == batches
+        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
+        id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
+        check = np.array([spark.crc32(pad) for pad in rows["pad"].to_pylist()])
+        mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())
+        plain = int((id_ + m + rows["x"].to_numpy()).sum())
+        assert data.answers[side] == {"rows": len(rows), "sum": plain, "mix": mix}
 
 
 def test_the_last_half_of_the_batches_with_rows_counts():
@@ -157,7 +157,7 @@ def test_the_last_half_of_the_batches_with_rows_counts():
         + [{"rows": 9, "mean": 9.0, "worst": 9}],
     }
     assert spark.rate(found) == 500
-    assert spark.cpu(found) == 1.5
+    assert spark.cpu(found) == 1.5 * 1_000_000 / 200
     assert spark.latency(found) == {
         "mean_batches": 1.75,
         "worst_batches": 3,

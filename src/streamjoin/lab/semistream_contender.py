@@ -21,7 +21,6 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,21 +29,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamjoin.api import join, stream
+from streamjoin.enriched import master
 from streamjoin.lab.contender import WorkerMemory, cpu_seconds, worker_bytes
 from streamjoin.spark.session import session
 
 SemiEngine = Literal["streamjoin", "spark"]
 JOIN = "enriched"
+GAUGES = (
+    *("hits", "keys_found", "pieces_read", "bytes_read", "pieces_forced", "waiting", "cache_rows"),
+    *("piece_bytes", "cache_bytes", "waiting_bytes", "load_us", "join_us", "emit_us", "store_us"),
+)
 
 
 @dataclass(frozen=True)
 class SemiTask:
-    """The files `master/` and `stream/` under `folder`, one of the stream's for each batch."""
+    """The files `master/` under `folder`, and one of the stream's for each batch in another folder there."""
 
     engine: SemiEngine
     folder: str
     batch_rows: int
     memory_bytes: int
+    stream: str = "stream"
     cycle_batches: int = 10
     buckets: int = 2
 
@@ -57,18 +62,14 @@ def joined(spark: SparkSession, task: SemiTask, checkpoint: str) -> DataFrame:
     tuples = (
         spark.readStream.schema("k long, id long, x int")
         .option("maxFilesPerTrigger", 1)
-        .parquet(str(Path(task.folder) / "stream"))
+        .parquet(str(Path(task.folder) / task.stream))
     )
     table = str(Path(task.folder) / "master")
     if task.engine == "spark":
         return tuples.join(spark.read.parquet(table), "k")
-    sj: Any = import_module("streamjoin")
-    master = sj.master(
-        table, name="master", key="k", memory=task.memory_bytes, cycle_batches=task.cycle_batches
-    )
-    ours: Any = join(stream(tuples, name="stream", key="k"), master, name=JOIN, buckets=task.buckets)
-    frame: DataFrame = ours.dataframe(checkpoint=checkpoint)
-    return frame
+    held = master(table, name="master", key="k", memory=task.memory_bytes, cycle_batches=task.cycle_batches)
+    ours = join(stream(tuples, name="stream", key="k"), held, name=JOIN, buckets=task.buckets)
+    return ours.dataframe(checkpoint=checkpoint)
 
 
 def observed(frame: DataFrame, batch_rows: int) -> DataFrame:
@@ -132,11 +133,11 @@ def run(task: SemiTask) -> dict[str, Any]:
     return {
         "staging_s": staged,
         "worker_bytes": workers,
-        "input_rows": [batch["numInputRows"] for batch in progress],
+        "input_rows": [_rows(batch) for batch in progress],
         "trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in progress],
         "cpu_s": clock.at(ends),
         "latency": _latency([_answer(batch) for batch in progress]),
-        "gauges": [batch["observedMetrics"].get(f"streamjoin_{JOIN}") for batch in progress],
+        "gauges": [_gauges(batch) for batch in progress],
         "answer": {
             name: sum(_answer(batch).get(name) or 0 for batch in progress) for name in ("rows", "sum", "mix")
         },
@@ -152,12 +153,19 @@ def _until_done(frame: DataFrame, checkpoint: str) -> list[dict[str, Any]]:
         query.awaitTermination()
         ran = [json.loads(batch.json) for batch in query.recentProgress]
         progress += ran
-        if not _waiting(progress):
+        if not _gauges(progress[-1]).get("waiting"):
             return progress
 
 
-def _waiting(progress: list[dict[str, Any]]) -> int:
-    return int((progress[-1]["observedMetrics"].get(f"streamjoin_{JOIN}") or {}).get("waiting", 0))
+def _rows(batch: dict[str, Any]) -> int:
+    """Of the files; this library's own ticks are no rows."""
+    files = [one for one in batch["sources"] if one["description"].startswith("FileStreamSource")]
+    return sum(int(one["numInputRows"]) for one in files)
+
+
+def _gauges(batch: dict[str, Any]) -> dict[str, int]:
+    told = batch["observedMetrics"].get(f"streamjoin_{JOIN}") or {}
+    return {name: told[name] for name in GAUGES if name in told}
 
 
 def _answer(batch: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The closed loop of a semi-stream join, without Spark: w tuples, a piece of master data, and again.
 
 One turn of the loop is the paper's: w tuples meet the cache or wait, then one piece is read for all that
-wait. How many tuples w are taken is adapted between cycles so that the memory is just full; the service rate
-is then tuples by seconds over whole cycles. Only the join's own calls are timed: tuples are drawn before, and
-results are checked after. The latency of a result is counted in turns from its tuple's to its own.
+wait. So many tuples are taken that the memory is just full, as equation 1 says; where it is not enough after
+all, the join reads more than one piece in a turn. The service rate is tuples by seconds over whole cycles.
+Only the join's own calls are timed: tuples are drawn before, and results are checked after. The latency of a
+result is counted in turns from its tuple's to its own.
 
 Every result is summed up (rows, numbers, and tuple number times the first eight bytes of the row's padding,
 modulo 2^64) and compared with the same sums of a batch join, over all turns since the start.
@@ -12,7 +13,7 @@ modulo 2^64) and compared with the same sums of a batch join, over all turns sin
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,9 +27,11 @@ from streamjoin.errors import InvariantBroken
 from streamjoin.keys import hash_keys
 from streamjoin.lab.semistream_masters import STREAM
 from streamjoin.operators.semi_stream_join import Master, SemiSpec, SemiStreamJoin
+from streamjoin.plan.semi_cost import SemiLoad
 from streamjoin.sources.zipf import ZipfStreams
 
 Words = npt.NDArray[np.uint64]
+TUPLE_BYTES = 28  # hash, key, number and four bytes more
 
 
 def tuples(streams: ZipfStreams, first: int, count: int) -> Batch:
@@ -140,9 +143,8 @@ class Loop:
     @classmethod
     def of(cls, name: str, spec: SemiSpec, master: Master, batch_join: BatchJoin) -> Loop:
         pieces = len(master.piece_bytes)
-        tuple_bytes = spec.fudge * 28 + spec.pointer_bytes
-        w = max(int(0.3 * spec.memory_bytes / tuple_bytes / pieces), 1)
-        return cls(name, SemiStreamJoin(spec, master), batch_join.streams, batch_join, w, pieces)
+        join = SemiStreamJoin(replace(spec, cycle_batches=pieces), master)
+        return cls(name, join, batch_join.streams, batch_join, 1, pieces)
 
     def run(self, turns: int) -> Stretch:
         """Some turns with the present w."""
@@ -154,7 +156,7 @@ class Loop:
         cpu, began = time.process_time(), time.perf_counter()
         for i, part in enumerate(parts):
             frames += [(self.turns + i, frame) for frame in self.join.process(part)]
-            frames += [(self.turns + i, frame) for frame in self.join.read(1)]
+            frames += [(self.turns + i, frame) for frame in self.join.step()]
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         self.first_of_turn += [self.taken + i * self.w for i in range(turns)]
         self.taken += len(batch)
@@ -184,18 +186,16 @@ class Loop:
         return ages
 
     def fill(self, share: float) -> None:
-        """Adapt w so that this share of the memory is used before a piece is read, by what waits after."""
-        division = self.join.division()
-        room = share * self.join.spec.memory_bytes - (division.total - division.waiting)
-        factor = room * (1 - 1 / self.pieces) / max(division.waiting, 1)
-        self.w = max(int(self.w * min(max(factor, 0.25), 4.0)), 1)
+        """Take as many tuples a turn as fill this share of the memory (equation 1 of the cost model)."""
+        spec, master = self.join.spec, self.join.newest.master
+        load = SemiLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
+        self.w = max(int(load.fitting(share * spec.memory_bytes)), 1)
 
-    def warm(self, shares: tuple[float, ...], cycles: int) -> Iterator[Stretch]:
-        """Fill the memory in steps, so that values can move into the cache before it is full."""
+    def warm(self, shares: Sequence[float]) -> None:
+        """A cycle for each share of the memory, so that values can move into the cache before it is full."""
         for share in shares:
-            for _ in range(cycles):
-                yield self.run(self.pieces)
             self.fill(share)
+            self.run(self.pieces)
 
     def check(self) -> None:
         """Let nothing wait, and compare all results since the start with the batch join's."""

@@ -2,8 +2,8 @@
 
 Master rows of 120 bytes that do not compress, Zipf 1, 100,000 stream rows a micro-batch, memory 10 % of the
 master data, `cycle_batches` 10. Rows by the trigger time of the last half of the batches that bring rows; CPU
-seconds of the whole process tree over the same batches; staging apart. Each contender has its own JVM, their
-order rotates, and a contender whose answer differs from the batch join's reports nothing.
+seconds of the whole process tree over the same batches, by rows; staging apart. Each contender has its own
+JVM, their order rotates, and a contender whose answer differs from the batch join's reports nothing.
 
 The batch join's sums are made while the files are written: of each part of the master data the rows whose
 value is in the stream are kept, with the checksum of their padding. Worked number: 40 million rows and 2
@@ -80,7 +80,8 @@ class Enrichment:
 
     rounds: tuple[tuple[int, int], ...] = ((10, 2), (40, 1))  # millions of master rows, and rounds
     batch_rows: int = 100_000
-    batches: int = 24
+    batches: int = 30  # three cycles
+    spark_batches: int = 12  # all its batches cost the same
     scale: float = 1.0  # of the master rows, for a trial
 
     @property
@@ -96,17 +97,19 @@ class Prepared:
     """One input on disk and the sums its batch join gives."""
 
     folder: Path
-    answer: dict[str, int]
+    answers: dict[str, dict[str, int]]  # by the folder of the stream
 
 
-def prepare(folder: Path, streams: ZipfStreams, batches: int, batch_rows: int) -> Prepared:
-    """Write both sides; master rows that have a tuple are kept for the sums."""
-    for side in ("master", "stream"):
+def prepare(folder: Path, streams: ZipfStreams, batches: dict[str, int], batch_rows: int) -> Prepared:
+    """Write both sides, the stream in several lengths; master rows that have a tuple give the sums."""
+    for side in ("master", *batches):
         (folder / side).mkdir(parents=True)
-    for i in range(batches):
-        file = folder / "stream" / f"{i:04}.parquet"
-        pq.write_table(streams.tuples(i * batch_rows, batch_rows), file)
-    stream = streams.tuples(0, batches * batch_rows)
+    longest = max(batches.values())
+    for i in range(longest):
+        for side in (side for side, count in batches.items() if i < count):
+            file = folder / side / f"{i:04}.parquet"
+            pq.write_table(streams.tuples(i * batch_rows, batch_rows), file)
+    stream = streams.tuples(0, longest * batch_rows)
     wanted = np.zeros(streams.rows + 1, np.bool_)
     wanted[stream["k"].to_numpy()] = True
     kept = []
@@ -114,7 +117,11 @@ def prepare(folder: Path, streams: ZipfStreams, batches: int, batch_rows: int) -
         rows = streams.master_rows(first, min(_FILE_ROWS, streams.rows - first))
         pq.write_table(rows, folder / "master" / f"{i:04}.parquet", use_dictionary=False)
         kept.append(_with_checksums(rows.filter(pa.array(wanted[rows["k"].to_numpy()]))))
-    return Prepared(folder, sums(stream, pa.concat_tables(kept)))
+    rows = pa.concat_tables(kept)
+    return Prepared(
+        folder,
+        {side: sums(stream.slice(0, count * batch_rows), rows) for side, count in batches.items()},
+    )
 
 
 def _with_checksums(rows: pa.Table) -> pa.Table:
@@ -142,9 +149,10 @@ def measured(task: SemiTask, data: Prepared) -> dict[str, Any]:
     if done.returncode != 0:
         raise InvariantBroken(f"{task.engine} failed: {done.stderr.strip()[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    if found["answer"] != data.answer:
+    wanted = data.answers[task.stream]
+    if found["answer"] != wanted:
         raise InvariantBroken(
-            f"{task.engine} answered {found['answer']}, the batch join {data.answer}; no time is reported"
+            f"{task.engine} answered {found['answer']}, the batch join {wanted}; no time is reported"
         )
     return found
 
@@ -162,9 +170,10 @@ def rate(found: dict[str, Any]) -> float:
 
 
 def cpu(found: dict[str, Any]) -> float:
-    """CPU seconds of the same batches."""
+    """CPU seconds of the same batches, for a million rows."""
     counted = _counted(found)
-    return float(found["cpu_s"][counted.stop - 1] - found["cpu_s"][counted.start - 1])
+    seconds = found["cpu_s"][counted.stop - 1] - found["cpu_s"][counted.start - 1]
+    return float(1e6 * seconds / sum(found["input_rows"][counted]))
 
 
 def latency(found: dict[str, Any]) -> dict[str, float]:
@@ -194,7 +203,8 @@ def enrichment(
         step(f"{millions} million master rows: writing")
         streams = ZipfStreams(seed=SEED, rows=load.rows(millions), skew=1.0)
         folder = home / f"{millions}"
-        data = prepare(folder, streams, load.batches, load.batch_rows)
+        batches = {"streamjoin": load.batches, "spark": load.spark_batches}
+        data = prepare(folder, streams, batches, load.batch_rows)
         limit = streams.rows * streams.row_bytes // 10
         found = _rounds(data, load, limit, rounds, step)
         shutil.rmtree(folder)
@@ -215,7 +225,7 @@ def _rounds(
     for number in range(rounds):
         for engine in _ENGINES[:: 1 if number % 2 == 0 else -1]:
             step(f"{data.folder.name} million master rows, {engine}, round {number + 1} of {rounds}")
-            task = SemiTask(engine, str(data.folder), load.batch_rows, limit)
+            task = SemiTask(engine, str(data.folder), load.batch_rows, limit, stream=engine)
             found[engine].append(measured(task, data))
     return found
 
@@ -235,7 +245,7 @@ def _series(found: dict[SemiEngine, list[dict[str, Any]]], limit: int) -> dict[s
         **{
             engine: {
                 "rows_per_s": [rate(one) for one in ones],
-                "cpu_s": [cpu(one) for one in ones],
+                "cpu_s_per_million_rows": [cpu(one) for one in ones],
                 "latency": [latency(one) for one in ones],
                 "trigger_ms": [one["trigger_ms"] for one in ones],
                 "staging_s": [one["staging_s"] for one in ones],

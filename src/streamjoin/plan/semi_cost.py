@@ -180,6 +180,16 @@ class SemiLoad:
         hits, cache = self.cached(w)
         return self.piece_bytes + cache + self.waits * (1 - hits) * w * self.pieces * self.tuple_bytes
 
+    def fitting(self, memory: float) -> float:
+        """The most tuples a turn for which so many bytes are enough."""
+        least = self.memory(1.0)
+        if memory < least:
+            raise InvalidJoin(
+                f"memory={memory:,.0f} bytes is too small: one tuple a turn needs {least:,.0f}; give that, "
+                f"or stage smaller pieces"
+            )
+        return _largest(lambda w: self.memory(w) <= memory)
+
     def turns(self, w: float, hit_rate: float | None = None) -> Turns:
         """A turn that takes w tuples; the share of hits as it was measured, or as the skew says."""
         hits = self.cached(w)[0] if hit_rate is None else hit_rate
@@ -222,13 +232,7 @@ class SemiModel:
 
     def rate_for(self, memory: float) -> Forecast:
         """The most tuples a second with so many bytes."""
-        least = self.load.memory(1.0)
-        if memory < least:
-            raise InvalidJoin(
-                f"memory={memory:,.0f} bytes is too small: one tuple a turn needs {least:,.0f}; give that, "
-                f"or stage smaller pieces"
-            )
-        return self.at(_largest(lambda w: self.load.memory(w) <= memory))
+        return self.at(self.load.fitting(memory))
 
     def memory_for(self, rate: float) -> Forecast:
         """The least bytes for so many tuples a second."""
@@ -254,14 +258,14 @@ def _largest(holds: Callable[[float], bool]) -> float:
 
 
 def watch(join: SemiStreamJoin, draw: Callable[[int], Batch], w: int, turns: int) -> Turns:
-    """Some turns of the loop, timed; `draw` gives new tuples, outside of the time."""
+    """Some turns of a loop that reads a piece a batch, timed; new tuples are drawn outside of the time."""
     parts = [draw(w) for _ in range(turns)]
     before = replace(join.counts)
     began = perf_counter()
     for part in parts:
         for _ in join.process(part):
             pass
-        for _ in join.read(1):
+        for _ in join.step():
             pass
     seconds = perf_counter() - began
     hits = (join.counts.hits - before.hits) / turns
@@ -297,9 +301,10 @@ def calibrate(
     """
     seen = []
     for master in masters:
-        turns = len(master.piece_bytes) * (_CYCLES if spec.caches else 1)
+        pieces = len(master.piece_bytes)
+        turns = pieces * (_CYCLES if spec.caches else 1)
         for draw in draws:
-            join = SemiStreamJoin(spec, master)
+            join = SemiStreamJoin(replace(spec, cycle_batches=pieces), master)
             for w in ws:
                 watch(join, draw, w, turns)
                 seen.append(watch(join, draw, w, turns))
