@@ -139,7 +139,7 @@ def test_where_pieces_are_in_order_a_tuple_waits_for_its_own():
 def test_few_keys_are_looked_up_and_many_are_scanned():
     """Two of ten pieces are due in a batch; a lookup costs as much as reading half a piece."""
     table = Table(tuple(range(60)), rows_per_piece=6, ordered=True)
-    table = replace(table, costs=ReadCosts(1.0, max(table.piece_bytes) / 2))
+    table = replace(table, costs=ReadCosts(1.0, max(table.piece_bytes) / 2, 0.0))
     join = SemiStreamJoin(replace(PLENTY, access="auto", cycle_batches=5, caches=False), table)
     assert len(told(join.process(tuples([1, 2, 3]))) + told(join.step())) == 3
     assert (join.counts.keys_found, join.counts.pieces_read, join.waiting) == (3, 0, 0)
@@ -273,7 +273,7 @@ def equals_the_batch_join(
     batches: list[list[int]], masters: list[list[int]], cut: int, memory: int, ways: tuple[Any, ...]
 ) -> None:
     left, caches, ordered, access, cycle_batches, per_key, restarts = ways
-    costs = ReadCosts(1.0, per_key)
+    costs = ReadCosts(1.0, per_key, per_key / 2)
     tables = [Table(tuple(keys), f"v{n}", cut, ordered, costs) for n, keys in enumerate(masters)]
     least = 2 * max(max(table.piece_bytes, default=0) for table in tables)
     spec = replace(

@@ -33,9 +33,9 @@ def test_before_it_is_staged_figures_are_said_to_be_assumed():
         "customers: the Arrow table, 100,000 rows, about 3.6 MB (guessed from its columns)"
     )
     assert lines["reading"] == (
-        "reading: a batch whose distinct missed keys are below 360 is looked up; above it the pieces are "
-        "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 5 µs, 2 GB are read in a "
-        "second)"
+        "reading: a batch whose distinct missed keys are below 1,500 is looked up; above it the pieces are "
+        "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 1 µs, and 300 µs for each "
+        "piece it is looked for in, 2 GB are read in a second)"
     )
     assert lines["latency"] == "latency: each row is answered in the batch it comes with"
     assert lines["memory"] == (
@@ -75,11 +75,11 @@ def test_what_is_staged_beside_a_checkpoint_is_told(tmp_path):
 
 
 def test_a_longer_cycle_reads_less_in_each_batch():
-    lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=10)).explain())
-    assert "below 36 is looked up; above it the pieces are scanned, 360 kB a batch" in lines["reading"]
+    lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=2)).explain())
+    assert "below 600 is looked up; above it the pieces are scanned, 1.8 MB a batch" in lines["reading"]
     assert lines["latency"] == (
-        "latency: each row is answered within 10 batches: 9 batches later at most, and each batch reads a "
-        "share of 1/10 of the master data"
+        "latency: each row is answered within 2 batches: 1 later at most, and each batch reads a "
+        "share of 1/2 of the master data"
     )
 
 
@@ -97,7 +97,8 @@ def test_a_small_table_is_scanned_whenever_a_row_waits():
         "small: the Arrow table, 1 rows, 24 bytes staged, and 1 left out because their key is null"
     )
     assert told(joined.explain())["reading"] == (
-        "reading: the pieces are scanned, 48 bytes a batch: that costs less than finding one key"
+        "reading: the pieces are scanned, 48 bytes a batch: that costs less than finding one key "
+        "(assumed until it is staged)"
     )
 
 

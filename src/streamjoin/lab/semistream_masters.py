@@ -87,7 +87,7 @@ class Disk:
     def costs(self) -> ReadCosts:
         if self.bytes_per_s is None:
             return self.master.costs
-        return ReadCosts(1 / self.bytes_per_s, PAGE_BYTES / self.bytes_per_s)
+        return ReadCosts(1 / self.bytes_per_s, PAGE_BYTES / self.bytes_per_s, 0.0)
 
     def read(self, piece: int) -> Batch:
         began = time.perf_counter()

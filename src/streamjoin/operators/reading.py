@@ -151,8 +151,7 @@ class OrderedReading(Reading):
 
     def _meet(self, join: SemiStreamJoin, piece: int, tuples: Batch) -> Iterator[pa.RecordBatch]:
         """Sorted tuples with the piece that has all rows of theirs, if there are any."""
-        nbytes, costs = self.master.piece_bytes[piece], self.master.costs
-        whole = join.is_cheaper_whole(len(tuples.groups), nbytes, costs)
+        whole = join.is_cheaper_whole(len(tuples.groups), self.master.piece_bytes[piece], self.master)
         if whole:
             rows = self.master.read(piece)
             join.counts.pieces_read += 1

@@ -31,7 +31,6 @@ from streamjoin.operators.master_cache import Floats, MasterCache, Values
 from streamjoin.operators.paper_reading import PaperReading
 from streamjoin.operators.reading import Chunk, OrderedReading, Reading
 from streamjoin.operators.semi_spec import Division, Master, SemiCounters, SemiSpec
-from streamjoin.state.read_costs import ReadCosts
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import MergePolicy, RunNames, Side
 
@@ -108,7 +107,7 @@ class SemiStreamJoin:
                 ahead = [(reading.position + i) % reading.pieces for i in range(share)]
                 due = sum(reading.master.piece_bytes[piece] for piece in ahead)
                 self.looks_up = not self.is_cheaper_whole(
-                    reading.distinct_waiting(), due, reading.master.costs
+                    reading.distinct_waiting(), due, reading.master, reading.pieces
                 )
                 if self.looks_up:
                     yield from reading.answer_all(self)
@@ -171,11 +170,11 @@ class SemiStreamJoin:
             coming + collected,
         )
 
-    def is_cheaper_whole(self, keys: int, nbytes: int, costs: ReadCosts) -> bool:
-        """Whether reading so many bytes costs less than finding the rows of so many keys."""
+    def is_cheaper_whole(self, keys: int, nbytes: int, master: Master, pieces: int = 1) -> bool:
+        """Whether reading so many bytes costs less than finding the rows of so many keys in some pieces."""
         if self.spec.access in ("scan", "lookup"):
             return self.spec.access == "scan"
-        return nbytes * costs.read_s_per_byte <= keys * costs.find_s_per_key
+        return master.costs.read(nbytes) <= master.costs.find(keys, pieces)
 
     def _free_bytes(self) -> int:
         return self.spec.memory_bytes - self.division().total
@@ -250,9 +249,8 @@ class SemiStreamJoin:
             return
         reading = next(one for one in self.readings if one.chunks)
         before = self.counts.pieces_read
-        all_bytes = sum(reading.master.piece_bytes)
         if isinstance(reading, OrderedReading) and not self.is_cheaper_whole(
-            reading.waiting, all_bytes, reading.master.costs
+            reading.waiting, sum(reading.master.piece_bytes), reading.master, reading.pieces
         ):
             yield from reading.answer_all(self)
             self._into_cache()

@@ -21,7 +21,7 @@ from streamjoin.plan.cost import Rate, row_bytes
 from streamjoin.plan.explain import check_format, size_text
 from streamjoin.plan.semi import PRESETS, SemiPlan
 from streamjoin.plan.semi_cost import Forecast, LoopCosts, SemiLoad, SemiModel
-from streamjoin.state.pieces import StagedVersion
+from streamjoin.state.pieces import PIECE_BYTES, StagedVersion
 from streamjoin.state.read_costs import ReadCosts
 
 _SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
@@ -107,12 +107,14 @@ def _reading(plan: SemiPlan, content: Content) -> dict[str, Any]:
     """From how many keys a batch on the pieces are scanned: where both ways cost the same."""
     costs = ReadCosts() if content.version is None else content.version.costs
     nbytes = _content(plan, content)["bytes"]
-    each_batch = (_GUESSED_BYTES if nbytes is None else nbytes) / plan.spec.cycle_batches
+    all_bytes = _GUESSED_BYTES if nbytes is None else nbytes
+    each_batch = all_bytes / plan.spec.cycle_batches
+    pieces = int(all_bytes // PIECE_BYTES) + 1 if content.version is None else len(content.version.pieces)
     return {
         "access": plan.spec.access,
         "scan_bytes_a_batch": round(each_batch),
-        "scan_s_a_batch": each_batch * costs.read_s_per_byte,
-        "break_even_keys": round(each_batch * costs.read_s_per_byte / costs.find_s_per_key),
+        "scan_s_a_batch": costs.read(each_batch),
+        "break_even_keys": costs.break_even(each_batch, pieces),
         "costs": {**asdict(costs), "assumed": content.version is None},
         "bytes_assumed": nbytes is None,
     }
@@ -123,7 +125,7 @@ def _latency(plan: SemiPlan) -> str:
     if batches == 1:
         return "each row is answered in the batch it comes with"
     return (
-        f"each row is answered within {batches} batches: {batches - 1} batches later at most, and each batch "
+        f"each row is answered within {batches} batches: {batches - 1} later at most, and each batch "
         f"reads a share of 1/{batches} of the master data"
     )
 
@@ -254,15 +256,16 @@ def _reading_text(plan: Mapping[str, Any]) -> str:
     whole = f"the pieces are scanned, {size_text(reading['scan_bytes_a_batch'])} a batch"
     if plan["operator"] is not None:
         return f"{whole}, as in the paper"
-    if reading["break_even_keys"] <= 1:
-        return f"{whole}: that costs less than finding one key"
     costs = reading["costs"]
     origin = "assumed until it is staged" if costs["assumed"] else "measured when it was staged"
     if reading["bytes_assumed"]:
         origin = f"assumed, as if it were {size_text(_GUESSED_BYTES)}"
+    if reading["break_even_keys"] <= 1:
+        return f"{whole}: that costs less than finding one key ({origin})"
     return (
         f"a batch whose distinct missed keys are below {reading['break_even_keys']:,} is looked up; above it "
         f"{whole} ({origin}: a key is found in {costs['find_s_per_key'] * 1e6:.3g} µs, "
+        f"and {costs['find_s_per_piece'] * 1e6:.3g} µs for each piece it is looked for in, "
         f"{size_text(1 / costs['read_s_per_byte'])} are read in a second)"
     )
 
