@@ -128,6 +128,9 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     shutil.rmtree(tmp_path / "checkpoint.masters/join/m" / second_id)
     with pytest.raises(StreamingQueryException, match=r"(?s)version 0002.* is not there; restore the folder"):
         run(joined(), checkpoint)
+    shutil.rmtree(tmp_path / "checkpoint.masters")
+    with pytest.raises(sj.StateFormatError, match="has run, and .* is not there; restore the folder"):
+        run(joined(), checkpoint)
 
 
 def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_path: Path):

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamjoin.errors import InvalidJoin
+from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.operators.semi_spec import SemiSpec
 from streamjoin.plan.semi import EmptyMaster, SemiPlan
 from streamjoin.plan.types import plain
@@ -80,6 +80,11 @@ class SparkSemiJoin:
         check_session(spark)
         check_names(plan.spec.output.names)
         store = staged_beside(checkpoint, plan)
+        if frame.isStreaming and not store.folder.exists() and _has_run(checkpoint):
+            raise StateFormatError(
+                f"master {plan.master.name!r}: the query of this checkpoint has run, and {store.folder} is not "
+                "there; restore the folder, or begin with a new checkpoint"
+            )
         version = staged(plan, spark, store)
         if version.rows == 0:
             warnings.warn(
@@ -212,6 +217,11 @@ def waiting_after(query: StreamingQuery, plan: SemiPlan) -> int:
         if len(known) == len(plan.chain):
             return sum(int(one["waiting"]) for one in known)
     return 0
+
+
+def _has_run(checkpoint: str) -> bool:
+    """Whether a query with this checkpoint has finished a batch."""
+    return any((Path(urlparse(checkpoint).path) / "commits").glob("[0-9]*"))
 
 
 def _key_types(plan: SemiPlan) -> list[T.DataType]:
