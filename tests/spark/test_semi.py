@@ -129,7 +129,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     with pytest.raises(StreamingQueryException, match=r"(?s)version 0002.* is not there; restore the folder"):
         run(joined(), checkpoint)
     shutil.rmtree(tmp_path / "checkpoint.masters")
-    with pytest.raises(sj.StateFormatError, match="has run, and .* is not there; restore the folder"):
+    with pytest.raises(sj.StateFormatError, match=r"has run, and .* is not there; restore the folder"):
         run(joined(), checkpoint)
 
 

@@ -82,8 +82,8 @@ class SparkSemiJoin:
         store = staged_beside(checkpoint, plan)
         if frame.isStreaming and not store.folder.exists() and _has_run(checkpoint):
             raise StateFormatError(
-                f"master {plan.master.name!r}: the query of this checkpoint has run, and {store.folder} is not "
-                "there; restore the folder, or begin with a new checkpoint"
+                f"master {plan.master.name!r}: the query of this checkpoint has run, and {store.folder} is "
+                "not there; restore the folder, or begin with a new checkpoint"
             )
         version = staged(plan, spark, store)
         if version.rows == 0:
