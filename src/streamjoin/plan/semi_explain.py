@@ -4,8 +4,9 @@ and when the master data is scanned, and how long a row may wait.
 Both forms say the same: the text is made from the dictionary that the JSON is. Figures come from the staged
 version where there is one; before that they are guessed from the columns, and said to be.
 
-Worked number: 1 GB read with 2 GB/s takes 0.5 s, a key is found in 5 µs; so in one batch up to 100,000 keys
-are looked up, more are answered by a scan. Over ten batches (`cycle_batches=10`) it is a tenth of both.
+Worked number: 1 GB in 239 pieces, 2 GB/s, 1 µs for a key and 300 µs for a piece it is looked for in: a scan
+takes 0.5 s, in which 428,000 keys are found. Over ten batches (`cycle_batches=10`) a batch scans 50 ms, in
+which 166 keys are found, each in a piece of its own.
 """
 
 from __future__ import annotations
