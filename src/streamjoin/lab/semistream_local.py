@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ SSBJ = Form(
     shares=(*[0.5] * 3, *[0.75] * 3, *[0.9] * 6),
     cycles=3,
 )
-OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.95] * 6), cycles=2)
+OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.9] * 6), cycles=2)
 FORMS = (MESHJOIN, SSBJ, OURS)
 
 
@@ -68,7 +69,8 @@ class Sizes:
     rows: int = 2_000_000
     pieces: int = 100
     memory: float = 0.1  # of the master data
-    smaller: tuple[float, ...] = (0.05, 0.02, 0.015)  # memories for the same rate
+    smaller: tuple[float, ...] = (0.05, 0.03, 0.02)  # memories of this library's form
+    larger: float = 0.5  # a memory of MESHJOIN
     repeats: int = 3
     shift_rows: int = 500_000
     whole_rows: int = 10_000  # of Theorem 3
@@ -76,7 +78,7 @@ class Sizes:
     @property
     def steps(self) -> int:
         loops = len(SKEWS) * len(FORMS)
-        return loops * (1 + self.repeats * len(DISKS)) + len(self.smaller) + len(FORMS) + 2
+        return loops * (1 + self.repeats * len(DISKS)) + len(self.smaller) + 1 + len(FORMS) + 2
 
 
 @dataclass
@@ -156,15 +158,18 @@ def measure(loop: Loop, speed: float | None, cycles: int) -> Stretch:
     return loop.run(cycles * loop.pieces)
 
 
-def smaller_memories(bench: Bench, sizes: Sizes, step: Step) -> dict[float, dict[str, list[Stretch]]]:
-    """This library's form at skew 1 with less memory; a piece takes at most two fifths of it."""
-    found = {}
-    for memory in sizes.smaller:
-        step(f"{OURS.says} with {memory:.1%} of the master data as memory")
-        pieces = max(sizes.pieces, round(2.5 / memory))
-        loop = bench.loop(OURS, sizes.rows, pieces, skew=1.0, memory=memory)
-        found[memory] = {
-            disk: [measure(loop, speed, OURS.cycles) for _ in range(sizes.repeats)]
+ByMemory = dict[float, dict[str, list[Stretch]]]  # by share of the master data, and by disk
+
+
+def other_memories(bench: Bench, sizes: Sizes, step: Step) -> dict[str, ByMemory]:
+    """At skew 1: this library's form with less memory (a piece takes a quarter), MESHJOIN with more."""
+    found: dict[str, ByMemory] = {OURS.name: {}, MESHJOIN.name: {}}
+    for form, memory in [*((OURS, memory) for memory in sizes.smaller), (MESHJOIN, sizes.larger)]:
+        step(f"{form.says} with {memory:.0%} of the master data as memory")
+        pieces = max(sizes.pieces, round(4 / memory))
+        loop = bench.loop(form, sizes.rows, pieces, skew=1.0, memory=memory)
+        found[form.name][memory] = {
+            disk: [measure(loop, speed, form.cycles) for _ in range(min(sizes.repeats, 2))]
             for disk, speed in DISKS.items()
         }
         loop.check()
@@ -172,28 +177,35 @@ def smaller_memories(bench: Bench, sizes: Sizes, step: Step) -> dict[float, dict
 
 
 def least_memory(
-    sizes: Sizes, at_full: Compared, smaller: Mapping[float, Mapping[str, Sequence[Stretch]]], disk: str
+    sizes: Sizes, at_full: Compared, others: Mapping[str, ByMemory], disk: str, memory: float
 ) -> float | None:
-    """The least measured memory with which this library's form has MESHJOIN's rate, by MESHJOIN's memory."""
-    wanted = median(one.rate for one in at_full.rates[disk][MESHJOIN.name])
-    rates = {sizes.memory: median(one.rate for one in at_full.rates[disk][OURS.name])}
-    rates |= {memory: median(one.rate for one in found[disk]) for memory, found in smaller.items()}
-    enough = [memory for memory, rate in rates.items() if rate >= wanted]
-    return min(enough) / sizes.memory if enough else None
+    """At the rate that MESHJOIN has with a memory: the least measured one of this library's form, by that."""
+    rates = {
+        form.name: {sizes.memory: median(one.rate for one in at_full.rates[disk][form.name])}
+        | {share: median(one.rate for one in some[disk]) for share, some in others[form.name].items()}
+        for form in (MESHJOIN, OURS)
+    }
+    wanted = rates[MESHJOIN.name][memory]
+    enough = [share for share, rate in rates[OURS.name].items() if rate >= wanted]
+    return min(enough) / memory if enough else None
 
 
 # The cost model
 
 
 def costs(bench: Bench, sizes: Sizes, form: Form, w: int) -> LoopCosts:
-    """Calibrated on a quarter of the rows, with other tuples: w and a third of it, in few and many pieces."""
+    """Calibrated on a quarter of the rows, with other tuples: w and a third of it, in few and many pieces.
+
+    In seconds of the processor: files are in the page cache, and other work on the machine does not count.
+    """
     rows = sizes.rows // 4
     masters = [bench.master(form, rows, pieces) for pieces in (sizes.pieces // 4, sizes.pieces)]
     draws = [_drawn(ZipfStreams(seed=SEED + 1, rows=rows, skew=skew)) for skew in SKEWS]
     spec = spec_of(form, 1 << 33)
     spec = spec if form.access == "paper" else replace(spec, access="scan")
-    found = calibrate(spec, masters, draws, [max(w // 3, 1), w])
-    return replace(found, read_byte=read_byte_seconds(bench.master(form, sizes.rows, sizes.pieces)))
+    found = calibrate(spec, masters, draws, [max(w // 3, 1), w], process_time)
+    real = bench.master(form, sizes.rows, sizes.pieces)
+    return replace(found, read_byte=read_byte_seconds(real, process_time))
 
 
 def _drawn(streams: ZipfStreams) -> Callable[[int], Batch]:
@@ -233,7 +245,7 @@ def predicted(found: Compared, form: Form, fitted: LoopCosts) -> Predicted:
     return Predicted(
         loop.w,
         hits,
-        median(one.loop_s for one in stretches),
+        median(one.cpu_s / one.turns for one in stretches),
         model.loop_seconds(loop.w, hits),
         {name: float(getattr(forecast, name)) for name in forecast.__slots__},
     )

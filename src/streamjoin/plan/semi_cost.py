@@ -42,12 +42,14 @@ from streamjoin.errors import InvalidJoin
 from streamjoin.operators.semi_stream_join import Master, SemiSpec, SemiStreamJoin
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Clock: TypeAlias = Callable[[], float]  # seconds: of the wall, or of the processor
 
 _GRID = 2_000  # ranks at which a Zipf distribution is looked at
 _MOST_ROWS = 9  # of a value; beyond, the Poisson distribution has nothing left
 _STEPS = 60  # of a bisection
 _LARGEST_W = 1e9
 _CYCLES = 3  # to warm up, and to count
+_PIECES_TIMED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +259,19 @@ def _largest(holds: Callable[[float], bool]) -> float:
 # Watching the operator
 
 
-def watch(join: SemiStreamJoin, draw: Callable[[int], Batch], w: int, turns: int) -> Turns:
+def watch(
+    join: SemiStreamJoin, draw: Callable[[int], Batch], w: int, turns: int, clock: Clock = perf_counter
+) -> Turns:
     """Some turns of a loop that reads a piece a batch, timed; new tuples are drawn outside of the time."""
     parts = [draw(w) for _ in range(turns)]
     before = replace(join.counts)
-    began = perf_counter()
+    began = clock()
     for part in parts:
         for _ in join.process(part):
             pass
         for _ in join.step():
             pass
-    seconds = perf_counter() - began
+    seconds = clock() - began
     hits = (join.counts.hits - before.hits) / turns
     read = (join.counts.bytes_read - before.bytes_read) / turns
     master = join.newest.master
@@ -279,18 +283,22 @@ def watch(join: SemiStreamJoin, draw: Callable[[int], Batch], w: int, turns: int
     return Turns(seconds / turns, seen.pieces, b, read, hits, waited, searched)
 
 
-def read_byte_seconds(master: Master, pieces: int = 8) -> float:
+def read_byte_seconds(master: Master, clock: Clock = perf_counter) -> float:
     """c_IO: seconds to read a byte, the median of some pieces."""
     times = []
-    for piece in range(min(pieces, len(master.piece_bytes))):
-        began = perf_counter()
+    for piece in range(min(_PIECES_TIMED, len(master.piece_bytes))):
+        began = clock()
         master.read(piece)
-        times.append((perf_counter() - began) / master.piece_bytes[piece])
+        times.append((clock() - began) / master.piece_bytes[piece])
     return float(np.median(times))
 
 
 def calibrate(
-    spec: SemiSpec, masters: Sequence[Master], draws: Sequence[Callable[[int], Batch]], ws: Sequence[int]
+    spec: SemiSpec,
+    masters: Sequence[Master],
+    draws: Sequence[Callable[[int], Batch]],
+    ws: Sequence[int],
+    clock: Clock = perf_counter,
 ) -> LoopCosts:
     """The costs on this machine, from a short run of the real operator.
 
@@ -307,5 +315,5 @@ def calibrate(
             join = SemiStreamJoin(replace(spec, cycle_batches=pieces), master)
             for w in ws:
                 watch(join, draw, w, turns)
-                seen.append(watch(join, draw, w, turns))
-    return LoopCosts.fit(seen, float(np.median([read_byte_seconds(master) for master in masters])))
+                seen.append(watch(join, draw, w, turns, clock))
+    return LoopCosts.fit(seen, float(np.median([read_byte_seconds(one, clock) for one in masters])))
