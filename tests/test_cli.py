@@ -50,6 +50,15 @@ def test_the_local_rooms_demo_checks_its_answer_and_draws_a_picture(tmp_path: Pa
     assert CliRunner().invoke(commands, smallest).exit_code == 0
 
 
+def test_the_local_warehouse_demo_checks_its_answer_and_draws_a_picture(tmp_path: Path) -> None:
+    command = ["demo", "warehouse", "--local", "--scale", "0.05", "--batch-rows", "200"]
+    done = CliRunner().invoke(commands, [*command, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "both give exactly the rows of the batch join" in done.output
+    assert "further batches without orders answered them" in done.output
+    assert (tmp_path / "demo-warehouse.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize("form", ["xml", "parquet"])
 def test_generated_streams_are_files(tmp_path: Path, form: str) -> None:
     done = CliRunner().invoke(
@@ -127,6 +136,7 @@ def test_every_command_has_help() -> None:
         ["demo", "news"],
         ["demo", "auction"],
         ["demo", "rooms"],
+        ["demo", "warehouse"],
         ["lab", "run"],
         ["state"],
         ["rebucket"],

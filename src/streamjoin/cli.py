@@ -129,6 +129,47 @@ def demo_rooms(rooms: int, hours: float, seed: int, batch_minutes: float, out: P
     show(RoomStreams(seed=seed, rooms=rooms, hours=hours), run, Console(), out, batch_minutes)
 
 
+@demo.command("warehouse")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0.05),
+    default=1.0,
+    show_default=True,
+    help="TPC-H scale factor; 1 has 150,000 customers.",
+)
+@click.option("--skew", default=1.0, show_default=True, help="Zipf's exponent of how often customers order.")
+@click.option(
+    "--batch-rows", type=click.IntRange(min=100), default=10_000, show_default=True, help="Orders in a batch."
+)
+@click.option(
+    "--cycle-batches",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="In how many batches each order is answered.",
+)
+@_SEED
+@click.option("--local", is_flag=True, help="In this process, without Spark.")
+@_OUT
+def demo_warehouse(  # noqa: PLR0913  # one parameter per option
+    scale: float, skew: float, batch_rows: int, cycle_batches: int, seed: int, out: Path, *, local: bool
+) -> None:
+    """Orders with their customers, a table that changes and of which memory holds a tenth.
+
+    Needs streamjoin[demo], which makes the tables.
+    """
+    from rich.console import Console
+
+    from streamjoin.lab.demo_warehouse import run_local, show
+    from streamjoin.sources.tpch import TpchStreams
+
+    run = run_local
+    if not local:
+        from streamjoin.lab.demo_warehouse_spark import run_spark as run
+    streams = TpchStreams(scale=scale, skew=skew, seed=seed)
+    show(streams, run, Console(), out, batch_rows=batch_rows, cycle=cycle_batches)
+
+
 @commands.group()
 def generate() -> None:
     """Write seeded streams to files."""

@@ -1,4 +1,4 @@
-"""Pictures: lines as a PNG and in the terminal, several of them side by side, and bars."""
+"""Pictures: lines as a PNG and in the terminal, several side by side or one above the other, and bars."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ class Chart:
         """The lines, without a legend."""
         for colour, (label, (x, y)) in zip(COLOURS, self.lines.items(), strict=False):
             axes.plot(x, y, label=label, color=colour, linewidth=2.5)
+        self._dress(axes, max(max(y) for _, y in self.lines.values()))
+
+    def _dress(self, axes: Any, highest: float) -> None:
         axes.set_title(self.title, loc="left", fontsize=12, fontweight="bold")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
-        highest = max(max(y) for _, y in self.lines.values())
         axes.set_ylim(-0.03 * highest, 1.05 * highest)  # a line at zero is seen above the axis
         axes.margins(x=0)
         axes.grid(alpha=0.25)
@@ -78,6 +80,50 @@ class Chart:
         figure.label(self.x, "x")
         figure.label(self.y, "y")
         return str(plotext.uncolorize(str(figure.build())))
+
+
+@dataclass(frozen=True)
+class Areas(Chart):
+    """The lines stacked on one another as areas, below a limit."""
+
+    limit: float
+
+    def draw(self, axes: Any) -> None:
+        """The areas and the limit, without a legend."""
+        x = next(iter(self.lines.values()))[0]
+        heights = [y for _, y in self.lines.values()]
+        axes.stackplot(x, heights, labels=list(self.lines), colors=COLOURS, alpha=0.85, linewidth=0)
+        axes.axhline(self.limit, color="black", linestyle="--", linewidth=1, label="limit")
+        self._dress(axes, max(self.limit, *map(sum, zip(*heights, strict=True))))
+
+
+@dataclass(frozen=True)
+class Column:
+    """Charts one above the other over a common x axis, each with its legend; `mark`: what happened, where."""
+
+    charts: Sequence[Chart]
+    mark: tuple[float, str]
+
+    def png(self, path: Path) -> Path:
+        """Draw into a file; returns its path."""
+        figure, axes = _axes(9, 2.4 * len(self.charts), rows=len(self.charts))
+        where, what = self.mark
+        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
+        for chart, one in zip(self.charts, axes, strict=True):
+            chart.draw(one)
+            one.axvline(where, color="grey", linestyle=":", linewidth=1.5)
+            if len(chart.lines) > 1:
+                one.legend(frameon=False, reverse=isinstance(chart, Areas), **beside)
+            one.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+            one.label_outer()
+        left: dict[str, Any] = {
+            "xytext": (-5, 5),
+            "textcoords": "offset points",
+            "ha": "right",
+            "color": "grey",
+        }
+        axes[0].annotate(what, (where, axes[0].get_ylim()[0]), **left)
+        return _save(figure, path)
 
 
 @dataclass(frozen=True)
@@ -124,12 +170,12 @@ class Bars:
         return _save(figure, path)
 
 
-def _axes(width: float, height: float, columns: int = 1) -> tuple[Any, list[Any]]:
-    """A figure, and what to draw on, side by side."""
+def _axes(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, list[Any]]:
+    """A figure, and what to draw on, side by side or one above the other."""
     mpl.use("Agg")  # no window, whatever the machine has
     shape: dict[str, Any] = {"figsize": (width, height), "dpi": 150, "layout": "constrained"}
-    figure, axes = plt.subplots(1, columns, sharey=True, squeeze=False, **shape)
-    return figure, list(axes[0])
+    figure, axes = plt.subplots(rows, columns, sharex="col", sharey="row", squeeze=False, **shape)
+    return figure, list(axes.flat)
 
 
 def _save(figure: Any, path: Path) -> Path:

@@ -206,6 +206,18 @@ def test_where_keys_are_looked_up_the_most_frequent_stay_in_a_full_cache():
     assert join.counts.hits > 0.6 * join.counts.rows
 
 
+def test_a_value_that_pays_is_cached_although_others_have_taken_the_spare_memory():
+    """Pieces that are read first fill the cache; the most frequent value is in the last one."""
+    table = Table(tuple(range(400)), rows_per_piece=20, ordered=True)
+    frequent = table.pieces[-1].keys[0][0].as_py()
+    join = SemiStreamJoin(replace(PLENTY, memory_bytes=40_000, cycle_batches=4), table)
+    for number in range(4):
+        keys = [*range(400), *[frequent] * 50]
+        told([*join.process(tuples(keys, 450 * number)), *join.step()])
+    assert not join.is_short
+    assert frequent in cached(join)
+
+
 def test_nothing_is_read_where_nothing_waits():
     table = Table((1, 2, 3, 4))
     join = SemiStreamJoin(PLENTY, table)

@@ -311,21 +311,22 @@ class SemiStreamJoin:
     def worth_caching(self, waiting: Ints, master_rows: Ints, *, waits: float, scanned: bool) -> Mask:
         """Which values enter the cache, by tuples a cycle and master rows: the best within the memory."""
         cost = self._cache_cost(master_rows)
-        gain = waits * waiting * self.tuple_bytes - self.spec.switching_factor * cost
+        pays: Mask = waits * waiting * self.tuple_bytes > self.spec.switching_factor * cost
         strict = scanned and self.is_short
-        worth: Mask = gain > 0 if strict else np.ones(len(waiting), np.bool_)
+        worth: Mask = pays.copy() if strict else np.ones(len(waiting), np.bool_)
         if not worth.any():
             return worth
-        room = self._free_bytes()
+        free = spare = self._free_bytes()
         if not strict:
             limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
             if limit < cost[worth].sum() and self.may_shrink:
                 self._shrink()
                 limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
-            room = min(room, int(limit) - self.division().switching)
-        if cost[worth].sum() > room:
-            order = np.argsort(-(gain if strict else waiting / cost), kind="stable")
+            spare = min(free, int(limit) - self.division().switching)
+        if cost[worth].sum() > spare:
+            order = np.argsort(-(waiting / cost), kind="stable")  # those that pay are first
             order = order[worth[order]]
+            room = np.where(pays[order], free, spare)
             worth[order[np.cumsum(cost[order]) > room]] = False
         return worth
 
