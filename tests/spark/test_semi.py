@@ -14,6 +14,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import streamjoin as sj
+from streamjoin.spark.checkpoint import Checkpoint
+from streamjoin.spark.held import join_states
+from streamjoin.spark.rebucket import Rebucketing
 from tests.spark.streams import stream_of, write_batches
 
 pytestmark = pytest.mark.spark
@@ -123,6 +126,16 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     assert Counter(row[:-1] for row in first.elements()) == batch_join(tables[:2], versions[0], left=True)
     assert Counter(row[:-1] for row in second.elements()) == batch_join(tables[2:], versions[1], left=True)
     run(joined(), checkpoint)  # no more rows: ticks only
+    [state] = join_states(spark, Checkpoint.at(checkpoint))
+    held = state.to_json()["held"]
+    assert held["waiting"] == {second_id: 0}
+    assert (held["rows"], held["cache_rows"] > 0) == (
+        sum(len(table["k"].drop_null()) for table in tables),
+        True,
+    )
+    assert f"version {second_id}: no row waits for it" in state.text()
+    with pytest.raises(sj.InvalidJoin, match="has master data, staged for its number of buckets"):
+        Rebucketing.of(checkpoint, 5, tmp_path / "other", None).run(spark, print)
     staged = {path.name for path in (tmp_path / "checkpoint.masters/join/m").iterdir() if path.is_dir()}
     assert first_id not in staged
     assert second_id in staged

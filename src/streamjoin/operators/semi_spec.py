@@ -10,6 +10,7 @@ import pyarrow as pa
 from streamjoin.batch import Batch, Ints, Layout
 from streamjoin.state.read_costs import ReadCosts
 
+KIND = "semi-stream join"
 Access = Literal["auto", "scan", "lookup", "paper"]
 END_OF_TIME = (1 << 63) - 1  # advance so far when nothing more comes: the waiting room is left
 
@@ -69,7 +70,7 @@ class SemiSpec:
     def identity(self) -> dict[str, Any]:
         """What a restart may not change."""
         return {
-            "kind": "semi-stream join",
+            "kind": KIND,
             "name": self.name,
             "buckets": self.buckets,
             "hash": self.hash,

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.operators.declared import read_spec
+from streamjoin.operators.semi_spec import KIND
 from streamjoin.operators.snapshot import restore
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
@@ -127,6 +128,15 @@ def _operator(number: int, folder: Path) -> Operator:
 
 
 @dataclass(frozen=True)
+class StoredSemiJoin:
+    """A join with master data in a checkpoint: what its buckets say of themselves."""
+
+    operator: Operator
+    identity: dict[str, Any]
+    manifests: dict[int, Manifest]
+
+
+@dataclass(frozen=True)
 class StoredJoin:
     """One join's state, copied to files; `manifests` by bucket, of those that were asked for."""
 
@@ -147,9 +157,9 @@ class StoredJoin:
 
 def stored_joins(
     spark: SparkSession, checkpoint: Checkpoint, folder: Path, *, bucket: int | None = None
-) -> list[StoredJoin]:
+) -> list[StoredJoin | StoredSemiJoin]:
     """Every join whose state the checkpoint holds, copied into the folder; of one bucket where given."""
-    found = []
+    found: list[StoredJoin | StoredSemiJoin] = []
     for operator in checkpoint.operators():
         if STATE in operator.variables:
             stored = _stored_join(spark, checkpoint, operator, folder / str(operator.number), bucket)
@@ -163,7 +173,7 @@ def stored_joins(
 
 def _stored_join(
     spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, bucket: int | None
-) -> StoredJoin | None:
+) -> StoredJoin | StoredSemiJoin | None:
     _copy(spark, checkpoint, operator, folder, None if bucket is None else GUARD)
     guard_file = folder / str(GUARD) / MANIFEST
     if not guard_file.is_file():
@@ -186,6 +196,8 @@ def _stored_join(
                 f"bucket {each} has no state although its join has; restore the checkpoint"
             )
         manifests[each] = Manifest.decode(file.read_bytes())
+    if guard.identity.get("kind") == KIND:
+        return StoredSemiJoin(operator, guard.identity, manifests)
     merging = MergePolicy(fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
     spec = read_spec(guard.identity, guard.facts, _run_schemas(folder), merging)
     return StoredJoin(operator, folder, spec, guard, labels, manifests)

@@ -12,23 +12,32 @@ from pyspark.sql import SparkSession
 from streamjoin.errors import InvalidJoin
 from streamjoin.operators.needed import JoinHeld, held
 from streamjoin.operators.rebucket import unknown_sides
+from streamjoin.plan.semi_state import SemiHeld, SemiState
 from streamjoin.plan.state_text import JoinState
-from streamjoin.spark.checkpoint import Checkpoint, StoredJoin, stored_joins
+from streamjoin.spark.checkpoint import Checkpoint, StoredJoin, StoredSemiJoin, stored_joins
 
 
 def join_states(
     spark: SparkSession, checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
-) -> list[JoinState]:
+) -> list[JoinState | SemiState]:
     """The state of every join, or of the one that is named; of all buckets, or of one."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-state-") as folder:
         found = stored_joins(spark, checkpoint, Path(folder), bucket=bucket)
-        names = [stored.spec.name for stored in found]
+        states = [_state(stored) for stored in found if join in (None, _name(stored))]
+        names = [_name(stored) for stored in found]
         if join is not None and join not in names:
             raise InvalidJoin(f"there is no join {join!r} here; give one of {', '.join(names)}")
-        return [_state(stored) for stored in found if join in (None, stored.spec.name)]
+        return states
 
 
-def _state(stored: StoredJoin) -> JoinState:
+def _name(stored: StoredJoin | StoredSemiJoin) -> str:
+    return str(stored.identity["name"]) if isinstance(stored, StoredSemiJoin) else stored.spec.name
+
+
+def _state(stored: StoredJoin | StoredSemiJoin) -> JoinState | SemiState:
+    if isinstance(stored, StoredSemiJoin):
+        held_by = {number: SemiHeld.of(manifest) for number, manifest in stored.manifests.items()}
+        return SemiState(stored.operator.number, stored.identity, held_by)
     buckets: dict[int, JoinHeld] = {}
     reached: tuple[int, ...] = ()
     for number, manifest in stored.manifests.items():

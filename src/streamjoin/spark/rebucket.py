@@ -33,7 +33,14 @@ from streamjoin.operators.rebucket import Totals, rebucketed
 from streamjoin.operators.snapshot import store
 from streamjoin.operators.stream_join import StreamJoin
 from streamjoin.spark.buckets import GUARD, bucket_labels
-from streamjoin.spark.checkpoint import STATE_STORE, Checkpoint, StoredJoin, metadata_files, stored_joins
+from streamjoin.spark.checkpoint import (
+    STATE_STORE,
+    Checkpoint,
+    StoredJoin,
+    StoredSemiJoin,
+    metadata_files,
+    stored_joins,
+)
 from streamjoin.spark.store import MANIFEST, BucketStore
 from streamjoin.state.keepers import encoded
 from streamjoin.state.manifest import Manifest
@@ -107,8 +114,16 @@ class Rebucketing:
         self._check(spark, made, totals, work / "again")
         _point_schemas_to(made, self.target)
 
-    def _chosen(self, joins: list[StoredJoin]) -> list[StoredJoin]:
+    def _chosen(self, found: list[StoredJoin | StoredSemiJoin]) -> list[StoredJoin]:
+        joins = [stored for stored in found if isinstance(stored, StoredJoin)]
         names = [stored.spec.name for stored in joins]
+        staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredSemiJoin)]
+        if self.join in staged or (staged and self.join is None):
+            raise InvalidJoin(
+                f"join {', '.join(staged)} has master data, staged for its number of buckets, so that stays; "
+                + (f"recut the others with --join ({', '.join(names)}), or " if names else "")
+                + "begin with a new checkpoint"
+            )
         if self.join is not None and self.join not in names:
             raise InvalidJoin(f"there is no join {self.join!r} here; give one of {', '.join(names)}")
         asked = [stored for stored in joins if self.join in (None, stored.spec.name)]
@@ -204,7 +219,8 @@ class Rebucketing:
 
     def _check(self, spark: SparkSession, made: Path, totals: dict[int, Totals], folder: Path) -> None:
         """Read what was written, and compare."""
-        again = {one.operator.number: one for one in stored_joins(spark, Checkpoint.at(made), folder)}
+        found = stored_joins(spark, Checkpoint.at(made), folder)
+        again = {one.operator.number: one for one in found if isinstance(one, StoredJoin)}
         for number, before in totals.items():
             stored = again[number]
             after = Totals(stored.spec)

@@ -1,0 +1,101 @@
+"""What a stored join with master data holds, in words: who waits for which version, the cache, the room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamjoin.plan.explain import size_text
+from streamjoin.state.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class SemiHeld:
+    """Of one bucket, or of all; `waiting` are rows by version: at most, as parts may be answered already."""
+
+    waiting: Mapping[str, int]
+    cache_rows: int
+    cache_bytes: int
+    room: int
+    rows: int  # since the start, and of them those that the cache answered
+    hits: int
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> SemiHeld:
+        """What a bucket's manifest tells; no run is opened."""
+        tiers, facts = manifest.tiers, manifest.facts
+        waiting = {
+            one["version"]: _rows(manifest, f"chunks {number}")
+            for number, one in enumerate(facts["readings"])
+        }
+        cache = [run for tag in ("cache", "absent") for tier in tiers[tag] for run in tier]
+        return cls(
+            waiting,
+            _rows(manifest, "cache") + _rows(manifest, "absent"),
+            sum(run.nbytes for run in cache),
+            _rows(manifest, "room"),
+            facts["counts"]["rows"],
+            facts["counts"]["hits"],
+        )
+
+    @classmethod
+    def together(cls, parts: Iterable[SemiHeld]) -> SemiHeld:
+        found = list(parts)
+        waiting: Counter[str] = Counter()
+        for one in found:
+            waiting.update(one.waiting)
+        numbers = [sum(column) for column in zip(*(_numbers(one) for one in found), strict=True)]
+        return cls(dict(waiting), *numbers)
+
+
+def _numbers(held: SemiHeld) -> tuple[int, ...]:
+    return held.cache_rows, held.cache_bytes, held.room, held.rows, held.hits
+
+
+def _rows(manifest: Manifest, tag: str) -> int:
+    """The live rows of a part of the state."""
+    runs = [run for tier in manifest.tiers.get(tag, ()) for run in tier]
+    return sum(run.rows - (0 if run.dead is None else int(run.dead.sum())) for run in runs)
+
+
+@dataclass(frozen=True)
+class SemiState:
+    """The state of a join with master data, by bucket."""
+
+    operator: int
+    identity: Mapping[str, Any]
+    buckets: Mapping[int, SemiHeld]
+
+    @property
+    def name(self) -> str:
+        return str(self.identity["name"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain JSON."""
+        return {
+            "operator": self.operator,
+            "join": self.name,
+            "how": self.identity["how"],
+            "buckets": self.identity["buckets"],
+            "held": asdict(SemiHeld.together(self.buckets.values())),
+            "by_bucket": {str(number): asdict(one) for number, one in self.buckets.items()},
+        }
+
+    def text(self) -> str:
+        """For someone who wants to know what it holds and for whom."""
+        held, shown = SemiHeld.together(self.buckets.values()), sorted(self.buckets)
+        of = f"{self.identity['buckets']} buckets"
+        of = of if len(shown) == self.identity["buckets"] else f"bucket {shown[0]} of {of}"
+        how = f"{self.identity['how']} join"
+        lines = [f"{self.name} (operator {self.operator}): a stream and master data, {how}, {of}", ""]
+        lines += [
+            f"version {version}: {f'at most {rows:,} rows wait for it' if rows else 'no row waits for it'}"
+            for version, rows in held.waiting.items()
+        ]
+        share = f", which answered {held.hits / held.rows:.0%} of {held.rows:,} rows" if held.rows else ""
+        lines.append(f"cache: {held.cache_rows:,} rows and values, {size_text(held.cache_bytes)}{share}")
+        if self.identity["waiting room"]:
+            lines.append(f"waiting room: {held.room:,} rows without a match so far")
+        return "\n".join(lines)
