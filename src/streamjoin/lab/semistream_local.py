@@ -58,7 +58,7 @@ SSBJ = Form(
     shares=(*[0.5] * 3, *[0.75] * 3, *[0.9] * 6),
     cycles=3,
 )
-OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.9] * 6), cycles=2)
+OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.88] * 6), cycles=2)
 FORMS = (MESHJOIN, SSBJ, OURS)
 
 
@@ -107,7 +107,7 @@ class Bench:
     def loop(self, form: Form, rows: int, pieces: int, *, skew: float, memory: float) -> Loop:
         """A join of a form, its memory filled."""
         disk = self.master(form, rows, pieces)
-        spec = spec_of(form, int(memory * sum(disk.master.piece_bytes)))
+        spec = spec_of(form, int(memory * sum(disk.piece_bytes)))
         loop = Loop.of(form.says, spec, disk, self.batch_join(rows, skew))
         loop.warm(form.shares)
         return loop
@@ -196,16 +196,20 @@ def least_memory(
 def costs(bench: Bench, sizes: Sizes, form: Form, w: int) -> LoopCosts:
     """Calibrated on a quarter of the rows, with other tuples: w and a third of it, in few and many pieces.
 
-    In seconds of the processor: files are in the page cache, and other work on the machine does not count.
+    In seconds of the processor, as files are in the page cache; twice, of which the cheaper counts: what else
+    the machine does can only add to it.
     """
     rows = sizes.rows // 4
     masters = [bench.master(form, rows, pieces) for pieces in (sizes.pieces // 4, sizes.pieces)]
     draws = [_drawn(ZipfStreams(seed=SEED + 1, rows=rows, skew=skew)) for skew in SKEWS]
     spec = spec_of(form, 1 << 33)
     spec = spec if form.access == "paper" else replace(spec, access="scan")
-    found = calibrate(spec, masters, draws, [max(w // 3, 1), w], process_time)
+    ws = [max(w // 3, 1), w]
+    turn = SemiLoad.of(spec, masters[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
+    found = [calibrate(spec, masters, draws, ws, process_time) for _ in range(2)]
     real = bench.master(form, sizes.rows, sizes.pieces)
-    return replace(found, read_byte=read_byte_seconds(real, process_time))
+    cheapest = min(found, key=lambda one: one.seconds(turn))
+    return replace(cheapest, read_byte=read_byte_seconds(real, process_time))
 
 
 def _drawn(streams: ZipfStreams) -> Callable[[int], Batch]:
@@ -245,7 +249,7 @@ def predicted(found: Compared, form: Form, fitted: LoopCosts) -> Predicted:
     return Predicted(
         loop.w,
         hits,
-        median(one.cpu_s / one.turns for one in stretches),
+        min(one.cpu_s / one.turns for one in stretches),
         model.loop_seconds(loop.w, hits),
         {name: float(getattr(forecast, name)) for name in forecast.__slots__},
     )
@@ -258,7 +262,7 @@ def becomes_main_memory(bench: Bench, sizes: Sizes, form: Form, cycles: int = 40
     """Theorem 3: reads (pieces, or keys) in each cycle, with memory for all rows and ever more tuples."""
     rows, pieces = sizes.whole_rows, 10
     disk = bench.master(form, rows, pieces)
-    spec = spec_of(form, 2 * sum(disk.master.piece_bytes))
+    spec = spec_of(form, 2 * sum(disk.piece_bytes))
     loop = Loop.of(form.says, spec, disk, bench.batch_join(rows, 0.0))
     loop.fill(0.5)
     read: list[int] = []

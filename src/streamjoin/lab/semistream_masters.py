@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,8 +79,9 @@ class Disk:
     master: Master
     bytes_per_s: float | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.master, name)
+    def __post_init__(self) -> None:
+        self.version, self.rows, self.starts = self.master.version, self.master.rows, self.master.starts
+        self.piece_bytes, self.row_bytes = self.master.piece_bytes, self.master.row_bytes
 
     @property
     def costs(self) -> ReadCosts:
