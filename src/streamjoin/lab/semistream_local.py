@@ -58,7 +58,7 @@ SSBJ = Form(
     shares=(*[0.5] * 3, *[0.75] * 3, *[0.9] * 6),
     cycles=3,
 )
-OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.88] * 6), cycles=2)
+OURS = Form("streamjoin", "SSBJ, in order", "auto", caches=True, shares=(0.5, 0.5, *[0.92] * 6), cycles=2)
 FORMS = (MESHJOIN, SSBJ, OURS)
 
 

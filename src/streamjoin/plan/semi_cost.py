@@ -20,7 +20,8 @@ average (`waits` = 0.5), and nothing is searched for but what leaves.
 Costs are fitted to turns of the real operator, by least squares of relative errors without negative costs.
 What cannot be told apart by watching turns is one number: `hit` is c_S + c_H + c_O, `waited` is c_E + c_S +
 c_A + c_O. The share of hits is given, or follows from a Zipf exponent: a value is in the cache when its
-expected tuples a cycle take more memory waiting than its rows in the cache (Theorem 2).
+expected tuples a cycle take more memory waiting than its rows in the cache (Theorem 2), or when by chance it
+had so many in a cycle since values were last evicted.
 
 Worked number: 1 million rows of 132 bytes in 100 pieces, tuples of 42 bytes with all that is around them, w =
 6,000 of which a quarter waits, in order: 1.3 MB for the piece and 0.5 * 1,500 * 100 * 42 = 3.2 MB waiting.
@@ -50,6 +51,7 @@ _STEPS = 60  # of a bisection
 _LARGEST_W = 1e9
 _CYCLES = 3  # to warm up, and to count
 _PIECES_TIMED = 16
+_EVICTION_CYCLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +163,15 @@ class SemiLoad:
         if not self.caches:
             return 0.0, 0.0
         count, probability = self._values
-        saved = self.waits * probability * w * self.pieces * self.tuple_bytes
+        tuples = probability * w * self.pieces  # of a value in a cycle, on average
         hits = nbytes = 0.0
         share = np.exp(-1.0)
         for rows in range(_MOST_ROWS):
             share = share / max(rows, 1)
             cost = self.fudge * (rows * (self.row_bytes + 8) if rows else self.value_bytes)
-            chosen = saved > cost
-            hits += share * float((count * probability)[chosen].sum())
-            nbytes += share * cost * float(count[chosen].sum())
+            there = share * count * _cached(tuples, cost / (self.waits * self.tuple_bytes))
+            hits += float(there @ probability)
+            nbytes += cost * float(there.sum())
         return hits, nbytes
 
     def distinct(self, draws: float) -> float:
@@ -199,6 +201,21 @@ class SemiLoad:
         keys = min(self.distinct(w), waited)
         searched = 0.0 if self.ordered else self.pieces * min(keys, b)
         return Turns(0.0, self.pieces, b, self.piece_bytes, hits * w, waited, searched)
+
+
+def _cached(tuples: Floats, paying: float) -> Floats:
+    """The chance to find values in the cache that have so many tuples a cycle, and pay from a number on.
+
+    Below it a value comes in by chance: with a Poisson distribution its cycle has at least as many with
+    probability q. It is there after j cycles with 1 - (1 - q)^j, until values are evicted after ten.
+    """
+    term, fewer = np.exp(-tuples), np.zeros_like(tuples)
+    for n in range(int(paying) + 1):
+        fewer += term
+        term = term * tuples / (n + 1)
+    missed = np.clip(fewer, 0.0, 1.0)
+    by_chance = 1 - np.mean([missed**j for j in range(_EVICTION_CYCLES)], axis=0)
+    return np.where(tuples > paying, 1.0, by_chance)
 
 
 @dataclass(frozen=True, slots=True)
