@@ -137,12 +137,12 @@ class OrderedReading(Reading):
         return chunk.rows.slice(int(cuts[piece]), int(cuts[piece + 1] - cuts[piece]))
 
     def _let_go_of_answered(self, join: SemiStreamJoin) -> None:
-        """Chunks that have met all their pieces go; of one that is half answered the rest stays."""
+        """Chunks that have met all their pieces go; of one of which a third is answered the rest stays."""
         kept = []
         for chunk in self.chunks:
             ahead = self._ahead(chunk) if chunk.pieces_left else []
             rows = sum(stop - start for start, stop in ahead)
-            if rows and 2 * rows < len(chunk.rows):
+            if rows and 3 * rows < 2 * len(chunk.rows):
                 rest = np.concatenate([np.arange(start, stop) for start, stop in ahead])
                 kept.append(Chunk(join.new_run("waiting", chunk.rows.take(rest)), chunk.pieces_left))
             elif rows:

@@ -60,12 +60,16 @@ class SemiSpec:
     lateness_us: int = 0
     tells_version: bool = False  # the last output column is the version
     switching_factor: float = 1.0
-    pointer_bytes: int = 8
+    pointer_bytes: int = 8  # of the paper's queue, for each tuple that waits
     fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
     frame_rows: int = 1 << 16
     name: str = "join"
     buckets: int = 1
     hash: str = "local"
+
+    def waiting_bytes(self, tuple_bytes: float) -> float:
+        """What a tuple of so many bytes takes while it waits."""
+        return self.fudge * tuple_bytes + (self.pointer_bytes if self.access == "paper" else 0)
 
     def identity(self) -> dict[str, Any]:
         """What a restart may not change."""

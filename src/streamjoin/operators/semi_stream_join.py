@@ -57,7 +57,7 @@ class SemiStreamJoin:
         self.steps = 0  # batches
         self.shrunk_at = (0, 0)  # clock and steps when values last left a full cache
         self.latest_us: int | None = None
-        self.tuple_bytes = float(spec.pointer_bytes + spec.fudge * 20)
+        self.tuple_bytes = spec.waiting_bytes(20)
         self.looks_up = False  # whether what waited last was looked up
         self.short_at: int | None = None  # when memory was last short
         self.waited_bytes = (0, 0)  # the most that waited in the last cycle and in this one
@@ -230,7 +230,7 @@ class SemiStreamJoin:
     def _wait(self, rows: Batch) -> Iterator[pa.RecordBatch]:
         """Tuples that need a piece; where memory is short, others finish first."""
         if len(rows):
-            each = self.spec.fudge * rows.nbytes / len(rows) + self.spec.pointer_bytes
+            each = self.spec.waiting_bytes(rows.nbytes / len(rows))
             self.tuple_bytes = max(each, self.tuple_bytes) if self.waiting else each
         while len(rows):
             count = min(len(rows), max(int(self._free_bytes() // self.tuple_bytes), 0))

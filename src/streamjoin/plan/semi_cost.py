@@ -130,7 +130,7 @@ class SemiLoad:
         return cls(
             master.rows,
             master.row_bytes,
-            spec.pointer_bytes + spec.fudge * tuple_bytes,
+            spec.waiting_bytes(tuple_bytes),
             len(master.piece_bytes),
             skew,
             ordered=spec.access != "paper" and master.starts is not None,

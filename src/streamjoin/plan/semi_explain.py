@@ -168,7 +168,7 @@ def _predicted(plan: SemiPlan, content: Content, expected: Expected) -> dict[str
     load = SemiLoad(
         known["rows"],
         known["bytes"] / known["rows"],
-        spec.pointer_bytes + spec.fudge * (rate.row_bytes or row_bytes(spec.stream)),
+        spec.waiting_bytes(rate.row_bytes or row_bytes(spec.stream)),
         pieces if content.version is None else len(content.version.pieces),
         ordered=spec.access != "paper",
         caches=spec.caches,
