@@ -40,6 +40,7 @@ class PaperReading(Reading):
     candidates: Run | None = None  # their keys
     rows_of: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     switching: list[Run] = field(default_factory=list)
+    reserved_bytes: int = 0  # for the rows of what moves
 
     @property
     def waiting(self) -> int:
@@ -52,7 +53,7 @@ class PaperReading(Reading):
 
     @property
     def switching_bytes(self) -> int:
-        return sum(run.nbytes for run in self.switching)
+        return max(sum(run.nbytes for run in self.switching), self.reserved_bytes)
 
     def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
         if not self.busy:
@@ -88,7 +89,7 @@ class PaperReading(Reading):
             rows = concat(join.spec.master, [run.batch for run in self.switching]).sorted()
             met = self._met(join, rows)[rows.groups.of_rows()]
             join.take_into_cache(rows, self.candidates.batch.slice(0, 0), (met, _NONE))
-            self.candidates, self.switching = None, []
+            self.candidates, self.switching, self.reserved_bytes = None, [], 0
         self.state = _NEXT[self.state]
         join.end_cycle(self.cycle, waits=1.0)
 
@@ -115,6 +116,7 @@ class PaperReading(Reading):
         waiting = self._met(join, self.candidates.batch)
         worth = join.worth_caching(waiting, self.rows_of, waits=1.0, scanned=True) & (self.rows_of > 0)
         keys = self.candidates.batch.where(worth)
+        self.reserved_bytes = int(join.cache_cost(self.rows_of[worth]).sum())
         self.candidates = join.new_run("candidates", keys) if len(keys) else None
 
     def _met(self, join: SemiStreamJoin, rows: Batch) -> Ints:

@@ -70,7 +70,11 @@ def _reading_to_json(reading: Reading) -> dict[str, Any]:
         "left": [chunk.pieces_left for chunk in reading.chunks],
     }
     if isinstance(reading, PaperReading):
-        known |= {"state": reading.state, "rows of": reading.rows_of.tolist()}
+        known |= {
+            "state": reading.state,
+            "rows of": reading.rows_of.tolist(),
+            "reserved": reading.reserved_bytes,
+        }
     return known
 
 
@@ -115,7 +119,8 @@ def _reading(
     [candidates] = runs(f"candidates {number}", spec.stream.keys_only)
     [switching] = runs(f"switching {number}", spec.master)
     rows_of = np.array(saved["rows of"], np.int64)
-    return PaperReading(*known, saved["state"], candidates[0] if candidates else None, rows_of, switching)
+    moving = candidates[0] if candidates else None
+    return PaperReading(*known, saved["state"], moving, rows_of, switching, saved["reserved"])
 
 
 def to_bytes(join: SemiStreamJoin) -> bytes:

@@ -40,6 +40,7 @@ _EVICTION_CYCLES = 10
 _EVICTION_STEPS = 50  # of a full cache, at least: it is written anew
 _COUNTED_EVERY = 8
 _CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
+_WAITING_SHARE = 0.02  # of the memory stays for what waits, whatever pays
 _SHRINK_TO = 0.8  # of that, when the least met values leave to make room
 _MERGING = MergePolicy(fanout=8, run_bytes=8 << 20, dead_share=0.02)  # what was evicted frees its memory
 
@@ -161,13 +162,14 @@ class SemiStreamJoin:
 
     def division(self) -> Division:
         """How the memory is divided now."""
-        coming = sum(rows.nbytes + absent.nbytes for rows, absent, *_ in self._coming)
+        entering = [batch for rows, absent, *_ in self._coming for batch in (rows, absent)]
+        coming = sum(batch.nbytes + 8 * len(batch) for batch in entering)
         collected = sum(one.switching_bytes for one in self.readings if isinstance(one, PaperReading))
         return Division(
             max((max(reading.master.piece_bytes, default=0) for reading in self.readings), default=0),
             round(self.spec.fudge * self.cache.nbytes),
             round(sum(reading.waiting for reading in self.readings) * self.tuple_bytes),
-            coming + collected,
+            round(self.spec.fudge * coming) + collected,
         )
 
     def is_cheaper_whole(self, keys: int, nbytes: int, master: Master, pieces: int = 1) -> bool:
@@ -310,13 +312,14 @@ class SemiStreamJoin:
 
     def worth_caching(self, waiting: Ints, master_rows: Ints, *, waits: float, scanned: bool) -> Mask:
         """Which values enter the cache, by tuples a cycle and master rows: the best within the memory."""
-        cost = self._cache_cost(master_rows)
+        cost = self.cache_cost(master_rows)
         pays: Mask = waits * waiting * self.tuple_bytes > self.spec.switching_factor * cost
         strict = scanned and self.is_short
         worth: Mask = pays.copy() if strict else np.ones(len(waiting), np.bool_)
         if not worth.any():
             return worth
-        free = spare = self._free_bytes()
+        place = max(self.tuple_bytes, _WAITING_SHARE * self.spec.memory_bytes)  # for tuples that come
+        free = spare = self._free_bytes() - int(place)
         if not strict:
             limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
             if limit < cost[worth].sum() and self.may_shrink:
@@ -330,7 +333,8 @@ class SemiStreamJoin:
             worth[order[np.cumsum(cost[order]) > room]] = False
         return worth
 
-    def _cache_cost(self, master_rows: Ints) -> Floats:
+    def cache_cost(self, master_rows: Ints) -> Floats:
+        """What values with so many rows each take in the cache, in bytes."""
         each = self.newest.master.row_bytes + 8.0
         cost: Floats = self.spec.fudge * np.where(master_rows > 0, master_rows * each, self.cache.value_bytes)
         return cost
@@ -388,7 +392,7 @@ class SemiStreamJoin:
         def pays(values: Values) -> Mask:
             cycles = np.maximum(values.age / max(self.newest.pieces, 1), 1)
             waiting = values.met / cycles * waits * self.tuple_bytes
-            kept: Mask = (self._cache_cost(values.rows) < self.spec.switching_factor * waiting) | (
+            kept: Mask = (self.cache_cost(values.rows) < self.spec.switching_factor * waiting) | (
                 values.age < self.newest.pieces
             )
             return kept
@@ -404,7 +408,7 @@ class SemiStreamJoin:
 
         def best(values: Values) -> Mask:
             usual = values.age.mean() if len(values.age) else 0.0
-            cost = self._cache_cost(values.rows)
+            cost = self.cache_cost(values.rows)
             order = np.argsort(-values.met / (values.age + usual + 1) / cost, kind="stable")
             kept: Mask = np.zeros(len(order), np.bool_)
             kept[order[np.cumsum(cost[order]) <= target]] = True
