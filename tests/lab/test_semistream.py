@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamjoin.errors import InvariantBroken
+from streamjoin.lab import semistream
 from streamjoin.lab import semistream_local as local
 from streamjoin.lab import semistream_spark as spark
 from streamjoin.lab.semistream_local import (
@@ -115,6 +116,12 @@ def test_the_hit_rate_comes_back_after_a_shift(bench):
 def test_cycles_until_the_hit_rate_is_back():
     assert Shift([0.5, 0.5, 0.5, 0.1, 0.3, 0.4, 0.6], 3).cycles_until_back() == 3
     assert Shift([0.5, 0.5, 0.5, 0.1], 3).cycles_until_back() is None
+
+
+def test_what_does_not_come_back_does_not_hold():
+    gone = semistream._shift_claim(Shift([0.5, 0.5, 0.5, 0.1], 3))
+    assert (gone.holds, gone.measured) == (False, None)
+    assert semistream._shift_claim(Shift([0.5, 0.5, 0.5, 0.1, 0.5], 3)).holds is True
 
 
 def stretch(rate):

@@ -108,7 +108,7 @@ class Stretch:
     pieces_read: int
     keys_found: int
     bytes_read: int
-    memory: dict[str, int]
+    memory: dict[str, int]  # as the join counts it, and what its chunks hold
 
     @property
     def rate(self) -> float:
@@ -176,8 +176,13 @@ class Loop:
             self.join.counts.pieces_read - before.pieces_read,
             self.join.counts.keys_found - before.keys_found,
             self.join.counts.bytes_read - before.bytes_read,
-            {part: getattr(division, part) for part in ("piece", "cache", "waiting", "switching")},
+            {part: getattr(division, part) for part in ("piece", "cache", "waiting", "switching")}
+            | {"chunks_held": self._chunk_bytes()},
         )
+
+    def _chunk_bytes(self) -> int:
+        """What the chunks really hold, answered rows that are still there included, without any factor."""
+        return sum(chunk.rows.nbytes for reading in self.join.readings for chunk in reading.chunks)
 
     def _ages(self, turn_number: int, frame: pa.RecordBatch) -> Ints:
         self.found.add_results(frame)
