@@ -368,7 +368,7 @@ BUGS = {
 def test_a_planted_bug_is_found(bug):
     rng = np.random.default_rng(0)
     for _ in range(400):
-        batches = [[int(key) for key in rng.zipf(1.7, rng.integers(0, 12)) % 12] for _ in range(40)]
+        batches = [[int(key) for key in rng.zipf(1.7, rng.integers(0, 60)) % 12] for _ in range(20)]
         masters = [[int(key) for key in rng.integers(0, 12, 14)] for _ in range(2)]
         ways = True, True, bool(rng.integers(2)), "scan", int(rng.integers(1, 4)), 1.0, int(rng.integers(3))
         given_ = (batches, masters, int(rng.integers(1, 6)), int(rng.integers(80, 3000)), ways)

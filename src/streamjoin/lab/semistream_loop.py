@@ -181,8 +181,11 @@ class Loop:
         )
 
     def _chunk_bytes(self) -> int:
-        """What the chunks really hold, answered rows that are still there included, without any factor."""
-        return sum(chunk.rows.nbytes for reading in self.join.readings for chunk in reading.chunks)
+        """What the chunks really hold: rows, answered ones that are still there too, and the index over
+        their keys (24 bytes each) where there is one.
+        """
+        chunks = [chunk.rows for reading in self.join.readings for chunk in reading.chunks]
+        return sum(rows.nbytes + (24 * len(rows.groups) if rows.grouped else 0) for rows in chunks)
 
     def _ages(self, turn_number: int, frame: pa.RecordBatch) -> Ints:
         self.found.add_results(frame)

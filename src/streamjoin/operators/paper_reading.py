@@ -43,10 +43,6 @@ class PaperReading(Reading):
     reserved_bytes: int = 0  # for the rows of what moves
 
     @property
-    def waiting(self) -> int:
-        return sum(len(chunk.rows) for chunk in self.chunks)
-
-    @property
     def busy(self) -> bool:
         """Whether reading is of use."""
         return bool(self.chunks) or (self.state == SWITCHING and self.candidates is not None)
@@ -75,6 +71,7 @@ class PaperReading(Reading):
         self._move_on(join)
         done = [chunk for chunk in self.chunks if chunk.pieces_left == 0]
         self.chunks = [chunk for chunk in self.chunks if chunk.pieces_left]
+        self.waiting -= sum(len(chunk.rows) for chunk in done)
         for chunk in done:
             alone = np.flatnonzero(~_matched(chunk))
             self._remember_absent(join, chunk, alone)

@@ -53,15 +53,16 @@ class Reading(ABC):
     position: int = 0
     cycle: int = 0
     chunks: list[Chunk] = field(default_factory=list)
+    waiting: int = 0  # tuples that are not answered yet
+
+    def add(self, run: Run) -> None:
+        """Sorted tuples wait from now on."""
+        self.chunks.append(Chunk(run, self.pieces))
+        self.waiting += len(run)
 
     @property
     def pieces(self) -> int:
         return len(self.master.piece_bytes)
-
-    @property
-    @abstractmethod
-    def waiting(self) -> int:
-        """Tuples that are not answered yet."""
 
     @abstractmethod
     def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
@@ -83,13 +84,10 @@ class Reading(ABC):
 class OrderedReading(Reading):
     """Pieces are ranges of hashes: each tuple waits for one."""
 
-    @property
-    def waiting(self) -> int:
-        return sum(stop - start for chunk in self.chunks for start, stop in self._ahead(chunk))
-
     def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
         parts = [self._part(chunk, self.position) for chunk in self.chunks]
         tuples = concat(join.spec.stream, parts)
+        self.waiting -= len(tuples)  # their place is free for values that move into the cache
         if len(tuples):
             yield from self._meet(join, self.position, tuples.sorted(in_stretches=True))
         for chunk in self.chunks:
@@ -105,7 +103,7 @@ class OrderedReading(Reading):
             for start, stop in self._ahead(chunk)
         ]
         tuples = concat(join.spec.stream, parts).sorted(in_stretches=True)
-        self.chunks = []
+        self.chunks, self.waiting = [], 0
         cuts = self._cuts(tuples)
         for piece in np.flatnonzero(np.diff(cuts)).tolist():
             yield from self._meet(join, piece, tuples.slice(cuts[piece], cuts[piece + 1] - cuts[piece]))

@@ -67,6 +67,7 @@ def _reading_to_json(reading: Reading) -> dict[str, Any]:
         "position": reading.position,
         "cycle": reading.cycle,
         "pieces": reading.pieces,
+        "waiting": reading.waiting,
         "left": [chunk.pieces_left for chunk in reading.chunks],
     }
     if isinstance(reading, PaperReading):
@@ -113,7 +114,7 @@ def _reading(
 ) -> Reading:
     [waiting] = runs(f"chunks {number}", spec.stream)
     chunks = [Chunk(run, left) for run, left in zip(waiting, saved["left"], strict=True)]
-    known = master, saved["began"], saved["position"], saved["cycle"], chunks
+    known = master, saved["began"], saved["position"], saved["cycle"], chunks, saved["waiting"]
     if "state" not in saved:
         return OrderedReading(*known)
     [candidates] = runs(f"candidates {number}", spec.stream.keys_only)

@@ -29,7 +29,7 @@ from streamjoin.kernels.assemble import assemble, pad
 from streamjoin.kernels.match import bounded_slices, expand
 from streamjoin.operators.master_cache import Floats, MasterCache, Values
 from streamjoin.operators.paper_reading import PaperReading
-from streamjoin.operators.reading import Chunk, OrderedReading, Reading
+from streamjoin.operators.reading import OrderedReading, Reading
 from streamjoin.operators.semi_spec import Division, Master, SemiCounters, SemiSpec
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.side import MergePolicy, RunNames, Side
@@ -241,7 +241,7 @@ class SemiStreamJoin:
                 continue
             count = max(count, 1)
             some, rows = rows.slice(0, count), rows.slice(count, len(rows) - count)
-            self.newest.chunks.append(Chunk(self.new_run("waiting", some), self.newest.pieces))
+            self.newest.add(self.new_run("waiting", some))
         self.waited_bytes = self.waited_bytes[0], max(self.waited_bytes[1], self.division().waiting)
 
     def _make_room(self) -> Iterator[pa.RecordBatch]:
