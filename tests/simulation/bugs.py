@@ -600,8 +600,8 @@ def snapshot_forgets_progress() -> Any:
 
 @bug
 def snapshot_forgets_dead_flags() -> Any:
-    good = snapshot._run
-    return patch.object(snapshot, "_run", lambda entry, side_: good(replace(entry, dead=None), side_))
+    good = snapshot.run_of
+    return patch.object(snapshot, "run_of", lambda entry, *where: good(replace(entry, dead=None), *where))
 
 
 @bug

@@ -144,6 +144,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
         run(joined(), checkpoint)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: SparkSession, tmp_path: Path):
     checkpoint = str(tmp_path / "checkpoint")
 

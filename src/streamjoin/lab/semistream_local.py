@@ -71,7 +71,7 @@ class Sizes:
     memory: float = 0.1  # of the master data
     smaller: tuple[float, ...] = (0.05, 0.03, 0.02)  # memories of this library's form
     larger: float = 0.5  # a memory of MESHJOIN
-    repeats: int = 3
+    repeats: int = 2
     shift_rows: int = 500_000
     whole_rows: int = 10_000  # of Theorem 3
 

@@ -78,7 +78,7 @@ WORKERS = Statement(
 class Enrichment:
     """How much the Spark part does."""
 
-    rounds: tuple[tuple[int, int], ...] = ((10, 2), (40, 1))  # millions of master rows, and rounds
+    rounds: tuple[tuple[int, int], ...] = ((10, 1), (40, 1))  # millions of master rows, and rounds
     batch_rows: int = 100_000
     batches: int = 30  # three cycles
     spark_batches: int = 12  # all its batches cost the same

@@ -18,9 +18,9 @@ from streamjoin.operators.paper_reading import PaperReading
 from streamjoin.operators.reading import Chunk, OrderedReading, Reading
 from streamjoin.operators.semi_spec import Master, SemiCounters, SemiSpec
 from streamjoin.operators.semi_stream_join import SemiStreamJoin
-from streamjoin.operators.snapshot import entry_of, run_of
-from streamjoin.state.codec import SNAPSHOT, decode, encode
-from streamjoin.state.keepers import Values, encoded
+from streamjoin.operators.snapshot import as_value, entry_of, run_of
+from streamjoin.state.codec import SNAPSHOT, decode
+from streamjoin.state.keepers import Values
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.residency import Keeper
 from streamjoin.state.run import Run
@@ -126,14 +126,7 @@ def _reading(
 
 def to_bytes(join: SemiStreamJoin) -> bytes:
     """The whole state as one value."""
-    runs: dict[str, bytes] = {}
-
-    def save(run: Run) -> str:
-        name, runs[name] = encoded(run)
-        return name
-
-    manifest = store(join, save)
-    return encode(SNAPSHOT, {"runs": list(runs)}, [manifest.encode(), *runs.values()])
+    return as_value(lambda save: store(join, save))
 
 
 def from_bytes(spec: SemiSpec, value: bytes, master_of: Callable[[str], Master]) -> SemiStreamJoin:

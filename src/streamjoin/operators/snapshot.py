@@ -173,13 +173,18 @@ def run_of(entry: RunEntry, layout: Layout, residency: Residency) -> Run:
 
 def to_bytes(join: StreamJoin) -> bytes:
     """The whole state as one value."""
+    return as_value(lambda save: store(join, save))
+
+
+def as_value(stored: Callable[[Callable[[Run], str]], Manifest]) -> bytes:
+    """A manifest and the runs that it saves as one value."""
     runs: dict[str, bytes] = {}
 
     def save(run: Run) -> str:
         name, runs[name] = encoded(run)
         return name
 
-    manifest = store(join, save)
+    manifest = stored(save)
     return encode(SNAPSHOT, {"runs": list(runs)}, [manifest.encode(), *runs.values()])
 
 

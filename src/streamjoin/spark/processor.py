@@ -151,11 +151,7 @@ class BucketJoin(StatefulProcessor):
         return join
 
     def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None, keeper: BucketKeeper) -> None:
-        manifest = store(join, keeper.saved_as)
-        before = set() if stored is None else Manifest.decode(stored).run_names()
-        keeper.drop((before | keeper.saved) - manifest.run_names())
-        value = manifest.encode()
-        self.store.put_manifest(value)
+        value = keeper.commit(store(join, keeper.saved_as), stored)
         join.names.residency.keeper = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
 

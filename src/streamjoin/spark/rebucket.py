@@ -115,7 +115,7 @@ class Rebucketing:
         _point_schemas_to(made, self.target)
 
     def _chosen(self, found: list[StoredJoin | StoredSemiJoin]) -> list[StoredJoin]:
-        joins = [stored for stored in found if isinstance(stored, StoredJoin)]
+        joins = [stored for stored in found if not isinstance(stored, StoredSemiJoin)]
         names = [stored.spec.name for stored in joins]
         staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredSemiJoin)]
         if self.join in staged or (staged and self.join is None):

@@ -21,6 +21,7 @@ from streamjoin.errors import StateFormatError
 from streamjoin.spark import fast_state
 from streamjoin.state.codec import decode_run
 from streamjoin.state.keepers import RunFiles, encoded
+from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
 _NAME = StructType([StructField("name", StringType())])
@@ -97,6 +98,14 @@ class BucketKeeper:
         value = self.store.run(name)
         self.files.put(name, value)
         return decode_run(value, layout)
+
+    def commit(self, manifest: Manifest, stored: bytes | None) -> bytes:
+        """Store the new manifest, and drop the runs that only the one before it needs; returns its bytes."""
+        before = set() if stored is None else Manifest.decode(stored).run_names()
+        self.drop((before | self.saved) - manifest.run_names())
+        value = manifest.encode()
+        self.store.put_manifest(value)
+        return value
 
     def drop(self, names: Iterable[str]) -> None:
         """Runs that the state does not need any more."""
