@@ -69,7 +69,10 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
     return found, metrics
 
 
-@pytest.mark.parametrize(("how", "cycle", "operator"), [("inner", 1, None), ("left", 3, "ssbj")])
+@pytest.mark.parametrize(
+    ("how", "cycle", "operator"),
+    [("inner", 1, None), pytest.param("left", 3, "ssbj", marks=pytest.mark.slow)],
+)
 def test_it_equals_the_batch_join(spark: SparkSession, tmp_path: Path, how, cycle, operator):
     tables = [orders(500 * i, 500, i) for i in range(3)]
     master = customers(1)
