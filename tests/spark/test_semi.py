@@ -172,6 +172,7 @@ def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: Spark
         query.awaitTermination()
 
 
+@pytest.mark.slow
 def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_path: Path):
     """9 came at second 0 and waits 10 seconds; its master row is there before second 8 has passed."""
     second = pa.scalar(1_700_000_000_000_000)
