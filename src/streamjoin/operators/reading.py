@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,12 @@ class Chunk:
     @property
     def rows(self) -> Batch:
         return self.run.batch
+
+    @cached_property
+    def keys(self) -> int:
+        """How many keys there are, by their hashes; an index over them would take memory while they wait."""
+        values = self.rows.hash
+        return int(np.count_nonzero(values[1:] != values[:-1])) + 1
 
 
 @dataclass
@@ -110,7 +117,7 @@ class OrderedReading(Reading):
 
     def distinct_waiting(self) -> int:
         """At most so many keys wait."""
-        return sum(len(chunk.rows.groups) for chunk in self.chunks)
+        return sum(chunk.keys for chunk in self.chunks)
 
     def _cuts(self, rows: Batch) -> Ints:
         """Where each piece's share of sorted rows begins, and where the last one's ends."""
