@@ -206,6 +206,7 @@ def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_pat
     assert metrics[-1]["room"] == 0
 
 
+@pytest.mark.slow
 def test_several_masters_and_any_dataframe(spark: SparkSession, tmp_path: Path):
     """Master data of a DataFrame with nested columns, then of another table on another key."""
     tables = [orders(100 * i, 100, i) for i in range(3)]

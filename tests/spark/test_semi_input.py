@@ -54,6 +54,7 @@ def test_a_version_that_needs_more_memory_is_refused_and_gone(frame: DataFrame, 
     assert [path.name for path in (tmp_path / "checkpoint.masters/join/m").glob("0*")] == ["0001-1"]
 
 
+@pytest.mark.slow
 def test_of_a_batch_nobody_waits_for_ever(frame: DataFrame, tmp_path: Path):
     joined = enriched(frame, [1, 2], wait="1 hour", how="left")
     rows = joined.dataframe(checkpoint=str(tmp_path / "checkpoint")).collect()
