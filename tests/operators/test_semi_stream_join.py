@@ -246,6 +246,21 @@ def test_memory_stays_within_its_limit(ordered):
             assert join.division().total <= limit
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_more_is_read_for_a_stream_that_is_faster_than_the_memory_allows(ordered):
+    """400 rows in a batch and room for about twenty: pieces are read before they are due, nothing is lost."""
+    table = Table(tuple(range(40)), rows_per_piece=4, ordered=ordered)
+    join = SemiStreamJoin(
+        replace(PLENTY, memory_bytes=2 * max(table.piece_bytes) + 600, cycle_batches=10), table
+    )
+    keys = list(range(40)) * 10
+    found = told(join.process(tuples(keys)))
+    assert join.counts.pieces_forced > 0
+    assert join.waiting > 0
+    found += told(join.finish())
+    assert found == naive(list(zip(keys, range(400), strict=True)), table, left=False)
+
+
 TIMED = Layout((pa.int64(),), timed=True, payload_types=(pa.int64(),))
 LATE = replace(PLENTY, stream=TIMED, wait_us=10, preserves=True)
 
