@@ -179,13 +179,18 @@ def lab_list() -> None:
 @click.option("--quick", is_flag=True, help="Fewer repeats, at most 10 minutes; some claims stay open.")
 @click.option("--json", "path", type=click.Path(path_type=Path), help="Where to write the result.")
 def lab_run(name: str, path: Path | None, *, quick: bool) -> None:
-    """Run the experiment NAME and write its claims as JSON, with a figure beside it."""
+    """Run the experiment NAME and write its claims as JSON, with a figure beside it.
+
+    papers, peers and scale also write a report to read, FILE.html (one file) and FILE.md. Run again after an
+    interruption they go on with the first part that was not finished.
+    """
     from streamjoin.lab.registry import experiments, run
 
     known = experiments()
     if name not in known:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="NAME")
-    run(known[name], path or Path("out") / f"{name}.json", quick=quick)
+    if not run(known[name], path or Path("out") / f"{name}.json", quick=quick):
+        raise click.ClickException("Not all of it ran to its end; run again to do the rest.")
 
 
 _CHECKPOINT = click.argument("checkpoint", type=click.Path(path_type=Path))

@@ -9,10 +9,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from streamjoin.lab import binary, multiway, planner, semistream, throughput
-from streamjoin.lab.experiment import Claim, Experiment, Progress
+from streamjoin.lab.experiment import Experiment, Progress
+from streamjoin.lab.parts import Reported
+from streamjoin.lab.run_parts import run_parts
+from streamjoin.lab.telling import tell
 
 
-def experiments() -> dict[str, Experiment]:
+def experiments() -> dict[str, Experiment | Reported]:
     """By name."""
     return {
         one.name: one
@@ -21,9 +24,11 @@ def experiments() -> dict[str, Experiment]:
     }
 
 
-def run(experiment: Experiment, path: Path, *, quick: bool) -> None:
-    """Run, save, tell."""
+def run(experiment: Experiment | Reported, path: Path, *, quick: bool) -> bool:
+    """Run, save, tell; returns whether all of it ran to its end."""
     console = Console()
+    if isinstance(experiment, Reported):
+        return run_parts(experiment, path, console, quick=quick)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task(experiment.name, total=None)
@@ -38,20 +43,5 @@ def run(experiment: Experiment, path: Path, *, quick: bool) -> None:
 
         result = experiment.run(quick, Progress(lambda total: bar.update(task, total=total), step))
         bar.update(task, advance=1)
-    for claim in result.claims:
-        console.print(_line(claim), highlight=False, soft_wrap=True)
-    holding = sum(claim.holds is True for claim in result.claims)
-    console.print(f"{holding} of {len(result.claims)} claims hold ({result.required} must).", highlight=False)
-    for file in result.save(path):
-        console.print(f"Written: {file}", highlight=False)
-
-
-def _line(claim: Claim) -> str:
-    word = {True: "holds", False: "DOES NOT HOLD", None: "open"}[claim.holds]
-    if claim.measured is None:
-        return f"{word:14}{claim.says}: {claim.why}"
-    aim = "" if claim.aim is None else f", aim {claim.aim:g}"
-    spread = f" ({claim.low:.2f} to {claim.high:.2f} in {claim.runs} runs)" if claim.runs > 1 else ""
-    why = f"; {claim.why}" if claim.why and not claim.holds else ""
-    wanted = f"wanted {claim.op} {claim.target:g}{aim}{why}"
-    return f"{word:14}{claim.says}: {claim.measured:.2f}{spread}, {wanted}"
+    tell(console, result.claims, result.required, result.save(path))
+    return True
