@@ -42,7 +42,7 @@ class Chart:
                 "va": "center",
                 "color": line.get_color(),
             }
-            axes.annotate(f"{y[-1]:,.0f}", (x[-1], y[-1]), annotation_clip=False, **end)
+            axes.annotate(_number(y[-1]), (x[-1], y[-1]), annotation_clip=False, **end)
         if len(self.lines) > _FEW:  # beside that many lines there is no room inside
             below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
             axes.legend(frameon=False, ncols=len(self.lines) // 2, **below)
@@ -64,8 +64,8 @@ class Chart:
         axes.margins(x=0)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: _number(value)))
+        axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: _number(value)))
 
     def terminal(self, width: int = 90, height: int = 18) -> str:
         """The same chart as text."""
@@ -168,6 +168,15 @@ class Bars:
         axes.spines[["top", "right"]].set_visible(False)
         figure.legend(frameon=False, ncols=len(self.bars), loc="outside lower center")
         return _save(figure, path)
+
+
+def _number(value: float) -> str:
+    """A place on an axis.
+
+    >>> [_number(v) for v in (0.25, 3.0, 12.34, 1_234.5, 0.30000000000000004)]
+    ['0.25', '3', '12.3', '1,234', '0.3']
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 
 def _axes(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, list[Any]]:

@@ -36,7 +36,9 @@ def figure_b(context: Context) -> Sequence[Figure]:
 
 def experiment(*runs: Callable[[Context], Sequence[Figure]]) -> Reported:
     parts = [Part(f"part-{i}", f"part {i}", (1, 2), run) for i, run in enumerate(runs)]
-    return Reported("toy", "a toy", "A toy", "For a test.", {"a": "A", "b": "B"}, lambda: parts, 1, 0)
+    return Reported(
+        "toy", "a toy", "A toy", "For a test.", {"a": "A", "b": "B"}, lambda: parts, 1, 0, "It says"
+    )
 
 
 def go(tmp_path: Path, what: Reported, *, quick: bool = False) -> bool:

@@ -75,6 +75,7 @@ class Reported:
     parts: Callable[[], Sequence[Part]]
     required: int
     seed: int
+    said_by: str  # who says what a figure is to show: "The paper says"
 
 
 class Pace:

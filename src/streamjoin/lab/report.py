@@ -89,14 +89,15 @@ def html(page: Page, pictures: Path) -> str:
     ]
     for heading, figures in page.chapters():
         parts.append(f"<h2>{escape(heading)}</h2>")
-        parts += [_html_figure(figure, pictures) for figure in figures]
+        parts += [_html_figure(figure, page.about.said_by, pictures) for figure in figures]
     return "\n".join([*parts, "</body></html>\n"])
 
 
-def _html_figure(figure: Told, pictures: Path) -> str:
+def _html_figure(figure: Told, said_by: str, pictures: Path) -> str:
     parts = [
         f"<h3 id='{figure.id}'>{escape(figure.title)}</h3>",
-        f"<blockquote>{escape(figure.statement)}</blockquote><p>{escape(figure.setting)}</p>",
+        f"<blockquote><strong>{escape(said_by)}:</strong> {escape(figure.statement)}</blockquote>",
+        f"<p><strong>What was run:</strong> {escape(figure.setting)}</p>",
     ]
     for name in figure.pictures:
         data = b64encode((pictures / name).read_bytes()).decode()
@@ -156,7 +157,11 @@ def markdown(page: Page, pictures: str) -> str:
     for heading, figures in page.chapters():
         parts.append(f"## {heading}")
         for figure in figures:
-            parts += [f"### {figure.title}", f"> {figure.statement}", figure.setting]
+            parts += [
+                f"### {figure.title}",
+                f"> **{page.about.said_by}:** {figure.statement}",
+                figure.setting,
+            ]
             parts += [f"![{figure.title}]({pictures}/{name})" for name in figure.pictures]
             if figure.claims:
                 parts.append(_markdown_table(_CLAIM_COLUMNS, [_cells(claim) for claim in figure.claims]))
