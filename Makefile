@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need from a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-long bench lock clean
+.PHONY: help setup demo test lint test-long bench papers peers scale lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -48,6 +48,12 @@ test-long: setup ## the tests that take minutes
 
 bench: setup ## the benchmarks
 	@$(WITH_JAVA) $(BIN)/python -m streamjoin.lab.bench
+
+papers: setup ## the four papers replayed, with a report (QUICK=1: within 10 minutes)
+peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: within 10 minutes)
+scale: setup ## as state, keys and buckets grow, with a report (QUICK=1: within 10 minutes)
+papers peers scale:
+	@$(WITH_JAVA) $(BIN)/streamjoin lab run $@ $(if $(QUICK),--quick)
 
 # An environment of its own, so that pip-tools does not meet what it locks. The old files are the start: hashes known are kept.
 PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
