@@ -67,6 +67,6 @@ lock: ## lock the versions again (UPGRADE=1: take the newest)
 	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev -o requirements/lock.txt pyproject.toml
 
 clean: ## remove the environments, caches and outputs
-	rm -rf .venv .venv-lock build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-lock .peers build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

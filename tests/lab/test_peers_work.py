@@ -29,10 +29,7 @@ def printing(work, **changed):
 def test_the_answer_of_rows():
     assert Check(("a", "b"), "k").answer(ROWS) == Answer(2, 7, 853)
     assert Check(("a",), "k", texts=("t",)).answer(ROWS) == Answer(2, 6, (62 + 34) * 5 + (31 + 17) * 6)
-    assert Check(("a",), "k", texts=("t",)).sql() == (
-        "a + CAST(CHAR_LENGTH(t) AS BIGINT)",
-        "MOD(31 * a + 17 * CAST(CHAR_LENGTH(t) AS BIGINT), 1000003) * MOD(k, 1009)",
-    )
+    assert Check(("a",), "k", texts=("t",)).sql()[0] == "`a` + CAST(CHAR_LENGTH(`t`) AS BIGINT)"
 
 
 def test_a_right_answer_is_measured(work):
@@ -71,7 +68,8 @@ def test_a_program_that_is_not_there(work, tmp_path):
 def test_an_input_has_a_file_a_batch_and_all_in_one(tmp_path):
     time = pa.array([1_000_500, None], pa.timestamp("us", "UTC"))
     batch = pa.table({"k": [1, 2], "s": ["a b", None], "t": time, "is_end": [False, True]})
-    columns, rows = write_input(tmp_path, "bid", [batch, batch])
+    in_chunks = pa.concat_tables([batch[:0], batch[:1], batch[1:1], batch[1:]])
+    columns, rows = write_input(tmp_path, "bid", [batch, in_chunks])
     assert (columns, rows) == ({"k": "BIGINT", "s": "STRING", "t": "BIGINT", "is_end": "BOOLEAN"}, 2)
     assert (tmp_path / "bid" / "00001.csv").read_text() == "1,a b,1000,false\n2,,,true\n"
     assert (tmp_path / "bid.csv").read_text() == "1,a b,1000,false\n2,,,true\n" * 2

@@ -68,9 +68,12 @@ class Check:
 
     def sql(self) -> tuple[str, str]:
         """The plain and the mixed number of one row, as expressions that Spark and Flink both read."""
-        numbers = [*self.values, *(f"CAST(CHAR_LENGTH({name}) AS BIGINT)" for name in self.texts)]
+        numbers = [f"`{name}`" for name in self.values]
+        numbers += [f"CAST(CHAR_LENGTH(`{name}`) AS BIGINT)" for name in self.texts]
         weighted = " + ".join(f"{w} * {number}" for w, number in zip(WEIGHTS, numbers, strict=False))
-        return " + ".join(numbers), f"MOD({weighted}, 1000003) * MOD({self.key}, 1009)"
+        # Flink's MOD has the type of its second argument
+        mixed = f"CAST(MOD({weighted}, 1000003) AS BIGINT) * CAST(MOD(`{self.key}`, 1009) AS BIGINT)"
+        return " + ".join(numbers), mixed
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ def write_input(folder: Path, name: str, batches: Iterable[pa.Table]) -> tuple[d
             columns = {column.name: sql_type(column) for column in batch.schema}
             rows += len(batch) - (pc.sum(batch[END]).as_py() or 0 if END in columns else 0)
             path = folder / name / f"{i:05}.csv"
-            csv.write_csv(milliseconds(batch), path, _PLAIN)
+            # in one chunk: for an empty one, write_csv writes a buffer of zeros
+            csv.write_csv(milliseconds(batch).combine_chunks(), path, _PLAIN)
             whole.write(path.read_bytes())
     return columns, rows
 
