@@ -1,8 +1,8 @@
 """The peers' own environments: `.peers/<name>-<version>/` under the current folder, made once.
 
-A peer's pins clash with ours, so each has a virtual environment with one pinned package, installed by pip with
-the user's own configuration. A file `.ready` is written last; an environment without it is made anew. What
-cannot be made is a `Failed` that says why. Cost: Flink is about 1.2 GB and some minutes, bytewax 30 MB.
+A peer's pins clash with ours, so each has a virtual environment with one pinned package, installed by pip
+with the user's own configuration. A file `.ready` is written last; an environment without it is made anew.
+What cannot be made is a `Failed` that says why. Cost: Flink is about 1.2 GB and some minutes, bytewax 30 MB.
 
 Flink's lookup join needs its JDBC connector, which is not on the package index: `mvn dependency:copy` brings
 it (the newest on Maven Central is for Flink 2.0; it works on 2.3).
@@ -91,9 +91,8 @@ def flink_with_jdbc(say: Callable[[str], None]) -> Flink | Failed:
         if jar.exists():
             continue
         say(f"flink {FLINK.version}: {jar.name} from Maven Central")
-        why = _ran(
-            ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={name}", f"-DoutputDirectory={folder}"]
-        )
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={name}"]
+        why = _ran([*copy, f"-DoutputDirectory={folder.resolve()}"])
         if why is not None:
             return Failed("flink", f"{jar.name} could not be fetched: {why}")
     return Flink(found.python, found.version, jars)

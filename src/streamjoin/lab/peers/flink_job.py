@@ -143,6 +143,7 @@ def run(task: dict[str, Any], folder: Path, printed: Path) -> dict[str, Any]:
     watch.stop()
     cpu = cpu_seconds() - before
     running = watch.running or submitted
+    first = watch.first or (ended if printed.stat().st_size else None)
     rows = [line for line in printed.read_text().splitlines() if line.startswith(("+I[", "+U["))]
     found = [int(number) for number in rows[-1][3:-1].split(",")] if rows else [0, 0, 0]
     return {
@@ -152,7 +153,7 @@ def run(task: dict[str, Any], folder: Path, printed: Path) -> dict[str, Any]:
         "wall_s": ended - running,
         "cpu_s": cpu,
         "answer": dict(zip(("rows", "sum", "mix"), found, strict=True)),
-        "first_result_s": None if watch.first is None else watch.first - running,
+        "first_result_s": None if first is None else first - running,
         "state": [(at - running, None, size) for at, size in sorted(watch.checkpoints.values())],
         "extra": {"plan": plan[plan.find("== Optimized Execution Plan ==") :]},
     }
