@@ -1,4 +1,4 @@
-"""The basic works on Spark, by this library or by Spark's own joins, in a Python process and a JVM of its own.
+"""The basic works on Spark, by this library or by Spark's own joins, in a process and a JVM of its own.
 
 Started as `python -m streamjoin.lab.peers.spark_job <task as JSON>`; prints a `work.Measured`. It reads the
 CSV files of a work, one file of each input a micro-batch, and sinks the result without writing it; the answer
@@ -20,13 +20,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamjoin.api import join, stream
 from streamjoin.enriched import master
 from streamjoin.lab.contender import Engine, Task, cpu_seconds, observed, start
 from streamjoin.lab.peers.work import Check, Work
+from streamjoin.lab.peers.works import scan_sql
 from streamjoin.plan.safety import UnboundedState
 
 SPAN = "10 seconds"  # of the interval join
@@ -68,7 +69,7 @@ def frames(spark: SparkSession, task: SparkTask) -> dict[str, DataFrame]:
     return found
 
 
-def two_way(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
+def two_way(task: SparkTask, given: Frames, _: str) -> DataFrame:
     """A row of `one` with ten of `many`; nothing says when a key is over."""
     if task.engine != "streamjoin":
         return given["one"].join(given["many"], "k")
@@ -76,14 +77,17 @@ def two_way(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
     return join(one, stream(given["many"], name="many", key="k")).dataframe()
 
 
-def interval(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
-    """A row of `many` belongs to one of `one` that is at most ten seconds older."""
+def interval(task: SparkTask, given: Frames, _: str) -> DataFrame:
+    """A row of `many` belongs to one of `one` that is at most ten seconds older.
+
+    In the data no row of `many` is older than its partner, so its own window can be short.
+    """
     timed = {name: frame.withColumn("t", F.timestamp_millis("t")) for name, frame in given.items()}
     if task.engine == "streamjoin":
         of: dict[str, Any] = {"key": "k", "time": "t", "lateness": "0 seconds"}
         return join(
             stream(timed["one"], name="one", window=SPAN, columns=["va"], **of),
-            stream(timed["many"], name="many", window="0 seconds", columns=["vb"], **of),
+            stream(timed["many"], name="many", window="1 millisecond", columns=["vb"], **of),
         ).dataframe()
     one = timed["one"].withWatermark("t", "0 seconds").alias("a")
     many = timed["many"].withWatermark("t", "0 seconds").alias("b")
@@ -91,7 +95,7 @@ def interval(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
     return one.join(many, within).select("a.k", "va", "vb")
 
 
-def three_way(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
+def three_way(task: SparkTask, given: Frames, _: str) -> DataFrame:
     """Three streams on one key: one operator here, a chain of two joins in Spark."""
     if task.engine != "streamjoin":
         return reduce(lambda left, right: left.join(right, "k"), given.values())
@@ -102,21 +106,14 @@ def lookup(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
     """A stream with a row of master data each."""
     if task.engine != "streamjoin":
         return given["stream"].join(given[MASTER], "k")
-    held = master(given[MASTER], name=MASTER, key="k", unique=True)
+    held = master(given[MASTER], name=MASTER, key="k", memory="64 MB")
     return join(stream(given["stream"], name="stream", key="k"), held).dataframe(checkpoint=checkpoint)
 
 
-def scan(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
+def scan(task: SparkTask, given: Frames, _: str) -> DataFrame:
     """Every column of every input, no join."""
-    numbers = [frame.select(number(task.inputs[name]).alias("n")) for name, frame in given.items()]
+    numbers = [frame.selectExpr(f"{scan_sql(task.inputs[name])} AS n") for name, frame in given.items()]
     return reduce(lambda left, right: left.union(right), numbers)
-
-
-def number(columns: Mapping[str, str]) -> Column:
-    """One number of a row that needs all its columns; as `works.scan_sql`."""
-    from streamjoin.lab.peers.works import scan_sql
-
-    return F.expr(scan_sql(columns))
 
 
 JOBS: Mapping[str, Callable[[SparkTask, Frames, str], DataFrame]] = {
