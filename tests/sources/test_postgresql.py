@@ -13,12 +13,12 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.batch import Layout
+from streamjoin.lab.postgres import Server
 from streamjoin.master_data import Master
 from streamjoin.sources.postgresql import PostgreSQL, postgresql
 from streamjoin.sources.retries import Retries
 from streamjoin.sources.staging import Staging, stage
 from streamjoin.state.pieces import Form, VersionStore
-from tests.postgres import Server
 
 ROWS = 200_000
 FORM = Form(("id",), ("name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 2)

@@ -51,11 +51,16 @@ FLINK = Peer("flink", "apache-flink", "2.3.0")
 BYTEWAX = Peer("bytewax", "bytewax", "0.21.1")
 
 
+_FAILED: dict[Peer, Failed] = {}  # what could not be made in this run is not tried again in it
+
+
 def python_of(peer: Peer, say: Callable[[str], None]) -> Path | Failed:
     """The Python of a peer's environment, which is made if it is not ready."""
     ready = peer.folder / ".ready"
     if ready.exists():
         return peer.python
+    if peer in _FAILED:
+        return _FAILED[peer]
     say(f"{peer.name} {peer.version}: making its environment in {peer.folder} (minutes, once)")
     shutil.rmtree(peer.folder, ignore_errors=True)
     pip = [str(peer.python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
@@ -67,7 +72,8 @@ def python_of(peer: Peer, say: Callable[[str], None]) -> Path | Failed:
     ):
         why = _ran(command)
         if why is not None:
-            return Failed(peer.name, f"{peer.package} {peer.version} could not be installed: {why}")
+            _FAILED[peer] = Failed(peer.name, f"{peer.package} {peer.version} cannot be installed: {why}")
+            return _FAILED[peer]
     ready.touch()
     return peer.python
 

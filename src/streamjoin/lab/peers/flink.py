@@ -9,7 +9,7 @@ reads `<input>.csv`, one file by one reader in its order; rows with `is_end` are
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,20 +35,13 @@ def run_flink(
     work: Work, job: str, backend: Backend, check: Check, flink: Flink | Failed, timeout_s: float = TIMEOUT_S
 ) -> Measured | Failed:
     """Run one job over a work."""
-    return run_query(work, JOBS[job], backend, check, flink, timeout_s=timeout_s)
+    return run_query(work, JOBS[job], backend, check, flink, timeout_s)
 
 
-def run_query(  # noqa: PLR0913
-    work: Work,
-    query: FlinkQuery,
-    backend: Backend,
-    check: Check,
-    flink: Flink | Failed,
-    *,
-    tables: Mapping[str, str] | None = None,
-    timeout_s: float = TIMEOUT_S,
+def run_query(
+    work: Work, query: FlinkQuery, backend: Backend, check: Check, flink: Flink | Failed, timeout_s: float
 ) -> Measured | Failed:
-    """Run a query over a work; `tables` are further ones, name → CREATE TABLE."""
+    """Run a query over a work."""
     engine = f"flink-{backend}"
     if isinstance(flink, Failed):
         return Failed(engine, flink.why)
@@ -59,7 +52,7 @@ def run_query(  # noqa: PLR0913
         "detail": f"Flink {flink.version}, {state} checkpoints every 10 s, mini-batch 2 s, parallelism 2; "
         "the answer is an aggregate on top",
         "backend": backend,
-        "tables": [*_statements(work, query), *(tables or {}).values()],
+        "tables": _statements(work, query),
         "query": query.sql,
         "plain": plain,
         "mixed": mixed,
@@ -71,7 +64,7 @@ def run_query(  # noqa: PLR0913
 
 def _statements(work: Work, query: FlinkQuery) -> list[str]:
     """A table for each input; with punctuations, a view of its rows."""
-    statements = []
+    statements = [f"CREATE TABLE `{name}` {rest}" for name, rest in query.tables.items()]
     for name, columns in work.inputs.items():
         marked = END in columns
         parts = [f"`{column}` {kind}" for column, kind in columns.items()]

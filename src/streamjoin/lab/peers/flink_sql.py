@@ -18,6 +18,7 @@ class FlinkQuery:
     times: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)  # that are no files of a work: columns and WITH
 
 
 _MULTI = {"table.optimizer.multi-join.enabled": "true"}
