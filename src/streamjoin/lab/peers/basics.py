@@ -221,6 +221,7 @@ def _flink_lookup(given: Checked, at: Flink | Failed) -> Found:
             "url": server.jdbc,
             "table-name": "master",
             "username": "postgres",
+            "password": "unused",  # the server trusts who reaches it
             "lookup.cache": "PARTIAL",
             "lookup.partial-cache.max-rows": str(works.MASTER_ROWS),
         }
