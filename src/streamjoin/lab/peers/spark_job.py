@@ -3,7 +3,7 @@
 Started as `python -m streamjoin.lab.peers.spark_job <task as JSON>`; prints a `work.Measured`. It reads the
 CSV files of a work, one file of each input a micro-batch, and sinks the result without writing it; the answer
 is observed on the way. Start-up is the JVM and the session; the job begins with the query's start. Bytes of
-state: of this library its own gauge, of the heap store what Spark calls memory used, of RocksDB its files.
+state: of this library its own gauge, of Spark's stores what it calls memory used, with RocksDB's files.
 """
 
 from __future__ import annotations
@@ -184,19 +184,19 @@ def _state(task: SparkTask, batch: dict[str, Any]) -> tuple[int | None, int | No
         told = _ours(batch)
         return told.get("state_rows"), told.get("state_bytes")
     operators = batch["stateOperators"]
-    on_disk = [each.get("customMetrics", {}).get("rocksdbSstFileSize") for each in operators]
-    sizes = [
-        int(operator["memoryUsedBytes"] if size is None else size)
-        for operator, size in zip(operators, on_disk, strict=True)
-    ]
-    return sum(int(operator["numRowsTotal"]) for operator in operators), sum(sizes)
+    size = sum(
+        int(operator["memoryUsedBytes"]) + int(operator["customMetrics"].get("rocksdbSstFileSize", 0))
+        for operator in operators
+    )
+    return sum(int(operator["numRowsTotal"]) for operator in operators), size
 
 
 def _detail(spark: SparkSession, task: SparkTask) -> str:
     if task.engine == "streamjoin":
         return f"this library on Spark {spark.version}, RocksDB with changelog checkpoints, 2 cores"
     if task.job in {"lookup", "scan"}:
-        return f"Spark {spark.version}, stream-static join, 2 cores"
+        what = "stream-static join" if task.job == "lookup" else "no join"
+        return f"Spark {spark.version}, {what}, 2 cores"
     store = "heap state" if task.engine == "spark-heap" else "RocksDB state with changelog checkpoints"
     version = spark.conf.get(_FORMAT)
     return f"Spark {spark.version}, {store}, join state format {version}, 2 shuffle partitions, 2 cores"
