@@ -24,9 +24,9 @@ def explained(claim: Claim) -> Claim:
 
 
 _WHY = (
-    "most of what is added is binary search: a tenfold state has about one and a half times as many sorted "
-    "runs to search (10,000, 100,000 and 1 million open keys: 49, 97 and 149 searches a batch), and finding "
-    "90,000 sorted numbers among 1, 8 and 30 million takes 5, 14 and 26 ms as they leave the CPU's caches"
+    "a key is sought by binary search in one run of each tier; a tenfold state has more tiers, and their runs "
+    "leave the CPU's caches. In a profile of the state's load: 5 tiers a side and 46 searches that take 19 of "
+    "50 CPU ms at 4.5 million tuples, 8 tiers and 110 searches that take 60 of 147 ms at 20 million"
 )
 
 
