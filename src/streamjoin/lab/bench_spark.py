@@ -35,7 +35,7 @@ from streamjoin.sources.zipf import ZipfStreams
 from streamjoin.spark.session import session
 
 ROUNDS = 3
-_ROWS, _BATCHES = 110_000, 6
+_ROWS, _BATCHES = 165_000, 4
 _CHAIN_ROWS, _CHAIN_BATCHES = 90_000, 4
 _MASTER_ROWS, _STREAM_ROWS, _STREAM_BATCHES = 1_000_000, 20_000, 8
 _REFERENCE: Engine = "spark-rocksdb"
