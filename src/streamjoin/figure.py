@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,12 +23,13 @@ class Picture(Protocol):
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over a common axis; `lines` maps a label to its (x, y) values."""
+    """Lines over a common axis; `lines` maps a label to its (x, y) values; `log`: both axes by tenfolds."""
 
     title: str
     x: str
     y: str
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    log: bool = field(default=False, kw_only=True)
 
     def png(self, path: Path) -> Path:
         """Draw into a file; returns its path."""
@@ -53,15 +54,22 @@ class Chart:
     def draw(self, axes: Any) -> None:
         """The lines, without a legend."""
         for colour, (label, (x, y)) in zip(COLOURS, self.lines.items(), strict=False):
-            axes.plot(x, y, label=label, color=colour, linewidth=2.5)
+            axes.plot(x, y, label=label, color=colour, linewidth=2.5, marker="o" if self.log else None)
         self._dress(axes, max(max(y) for _, y in self.lines.values()))
 
     def _dress(self, axes: Any, highest: float) -> None:
         axes.set_title(self.title, loc="left", fontsize=12, fontweight="bold")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
-        axes.set_ylim(-0.03 * highest, 1.05 * highest)  # a line at zero is seen above the axis
-        axes.margins(x=0)
+        if self.log:
+            axes.loglog()
+            axes.set_ylim(top=2 * highest)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
+                axis.set_minor_formatter(mpl.ticker.NullFormatter())
+        else:
+            axes.set_ylim(-0.03 * highest, 1.05 * highest)  # a line at zero is seen above the axis
+            axes.margins(x=0)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: _number(value)))

@@ -1,147 +1,161 @@
-"""The operator alone, without Spark: is it fast enough, and does it stay so as the state grows?
+"""The regression guard: is anything slower than it was at the last release?
 
-A 1-to-10 join on a long key in batches of 100,000 rows, nothing purged, to 10 million rows of
-state; then 100,000 keys purged by punctuations against 1 million rows. CPU seconds of one thread,
-medians over repeats; the answer of every run is checked by its count and a checksum before a
-time is reported. Run by `make bench`; writes `out/bench-operator.json`.
+`make bench` measures the short form, on Spark and the operator alone. Each number is a ratio to a fixed
+reference measured in the same run: Spark's own join, or numpy for the operator. So a slower machine, or a
+busier one, changes both. The ratios stand beside those that the last release stored, with their spread.
+
+Slower means: the median is more than 15 % below that of the release, and the best round is worse than the
+worst one then. Worked number: 3.0 (2.9 to 3.2) then, 2.4 (2.2 to 2.7) now: 20 % less and 2.7 < 2.9, slower;
+with one round at 3.0 now, as before. Exit status 1 if something is slower, 0 otherwise.
+
+`make bench RELEASE=1` stores what it measured as the new release. About four minutes on 2 quiet cores.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import platform
 import sys
-import time
-import warnings
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
 
-from streamjoin.api import join, stream
-from streamjoin.errors import InvariantBroken
-from streamjoin.local import LocalRun
-from streamjoin.operators.arrivals import Arrivals
-from streamjoin.plan.safety import UnboundedState
+from streamjoin.lab import bench_operator, bench_spark
+from streamjoin.lab.experiment import Claim, machine, versions
 
-BATCH_ROWS = 100_000
-FAN_OUT = 10
-REPEATS = 3
-_KEYS = BATCH_ROWS // (FAN_OUT + 1)
+STORED = Path("docs/results/bench.json")
+_MARGIN = 0.15
+Verdict = Literal["slower", "as before", "faster", "new", "gone"]
 
 
-def one_to_ten() -> LocalRun:
-    """A join of which nothing is known."""
-    one, many = pa.schema({"k": pa.int64(), "va": pa.int64()}), pa.schema({"k": pa.int64(), "vb": pa.int64()})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnboundedState)
-        return join(stream(one, name="one", key="k"), stream(many, name="many", key="k")).local()
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the reference's speed, in each round; more is better."""
+
+    says: str
+    runs: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return float(median(self.runs))
+
+    def text(self) -> str:
+        return f"{self.median:.2f} ({min(self.runs):.2f} to {max(self.runs):.2f})"
 
 
-def batches(count: int, seed: int) -> Iterator[dict[str, pa.Table]]:
-    """Each batch brings new keys on the one side and about ten rows of each on the other."""
-    random = np.random.default_rng(seed)
-    for i in range(count):
-        one = np.arange(i * _KEYS, (i + 1) * _KEYS)
-        many = random.integers(i * _KEYS, (i + 1) * _KEYS, BATCH_ROWS - _KEYS)
-        yield {"one": pa.table({"k": one, "va": one * 2}), "many": pa.table({"k": many, "vb": many * 3})}
+@dataclass(frozen=True)
+class Line:
+    """One number now and then."""
+
+    name: str
+    now: Ratio | None
+    then: Ratio | None
+    verdict: Verdict
+
+    @property
+    def change(self) -> str:
+        if self.now is None or self.then is None:
+            return ""
+        return f"{100 * (self.now.median / self.then.median - 1):+.0f} %"
 
 
-def grow(batch_count: int, seed: int) -> list[float]:
-    """CPU seconds of each batch while the state grows to `batch_count` batches; answer checked."""
-    run, seconds = one_to_ten(), []
-    for batch in batches(batch_count, seed):
-        started = time.process_time()
-        found = run.step(batch)
-        seconds.append(time.process_time() - started)
-        many = batch["many"]
-        if len(found) != len(many) or pc.sum(found["va"]).as_py() != 2 * pc.sum(many["k"]).as_py():
-            raise InvariantBroken("the benchmark's join gave a wrong answer; no time is reported")
-    return seconds
-
-
-def purge(seed: int) -> tuple[float, float]:
-    """CPU seconds to join 100,000 rows and to purge 100,000 keys, both against 1 million rows."""
-    keys, random = BATCH_ROWS, np.random.default_rng(seed)
-    run = one_to_ten()
-    ones = random.permutation(keys)
-    for part in np.array_split(ones, 10):
-        many = random.integers(0, keys, 90_000)
-        run.step({"one": pa.table({"k": part, "va": part}), "many": pa.table({"k": many, "vb": many})})
-    rows = random.integers(0, keys, BATCH_ROWS)
-    started = time.process_time()
-    found = run.push("many", pa.table({"k": rows, "vb": rows}))
-    joining = time.process_time() - started
-    layout = run.plan.spec.inputs[1].layout
-    promised = run.keys_of("many", [pa.array(random.permutation(keys))])
-    started = time.process_time()
-    for _ in run.join.process({1: replace(Arrivals.nothing(layout), keys=promised)}):
-        pass
-    purging = time.process_time() - started
-    if len(found) != BATCH_ROWS or run.state().rows["one"] != 0:
-        raise InvariantBroken("the benchmark's purge left tuples behind; no time is reported")
-    return joining, purging
-
-
-def measure(seed: int = 0) -> dict[str, Any]:
-    """All numbers, with what they must be."""
-    grown, small, large = [], [], []
-    for repeat in range(REPEATS):
-        seconds = grow(100, seed + repeat)
-        grown.append(len(seconds) * BATCH_ROWS / sum(seconds))
-        small.append(median(seconds[8:18]))
-        large.append(median(seconds[-10:]))
-        print(f"  round {repeat + 1} of {REPEATS}: {grown[-1]:,.0f} rows/s", file=sys.stderr)
-    pairs = [purge(seed + repeat) for repeat in range(2 * REPEATS + 1)]
-    claims = [
-        _claim(
-            "rows per CPU second, growing to 10 million rows of state, merging included", grown, ">=", 1.5e6
-        ),
-        _claim(
-            "a batch at 10 million rows of state, in batches at 1 million",
-            [b / a for a, b in zip(small, large, strict=True)],
-            "<=",
-            1.5,
-        ),
-        _claim("purging 100,000 keys, in joins of 100,000 rows", [p / j for j, p in pairs], "<", 1.0),
+def compared(now: Mapping[str, Ratio], then: Mapping[str, Ratio]) -> list[Line]:
+    """Every number of either, with its verdict."""
+    names = [*now, *(name for name in then if name not in now)]
+    return [
+        Line(name, now.get(name), then.get(name), _verdict(now.get(name), then.get(name))) for name in names
     ]
-    versions = {"python": platform.python_version(), "numpy": np.__version__, "pyarrow": pa.__version__}
-    machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "system": platform.system()}
+
+
+def _verdict(now: Ratio | None, then: Ratio | None) -> Verdict:
+    if now is None or then is None:
+        return "gone" if now is None else "new"
+    if now.median < (1 - _MARGIN) * then.median and max(now.runs) < min(then.runs):
+        return "slower"
+    if then.median < (1 - _MARGIN) * now.median and max(then.runs) < min(now.runs):
+        return "faster"
+    return "as before"
+
+
+def read(stored: Mapping[str, Any]) -> dict[str, Ratio]:
+    """The ratios of a stored result."""
+    return {name: Ratio(one["says"], tuple(one["runs"])) for name, one in stored["ratios"].items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, compare, tell; 1 if something got slower."""
+    parser = argparse.ArgumentParser(
+        prog="make bench", description="Is anything slower than at the last release?"
+    )
+    parser.add_argument("--store", action="store_true", help="store the result as that of this release")
+    store = parser.parse_args(arguments).store
+    console = Console(soft_wrap=True, highlight=False)
+    result = measured()
+    out = STORED if store else Path("out/bench.json")
+    then = json.loads(STORED.read_text()) if STORED.exists() else None
+    for claim in result["claims"]:
+        console.print(_told(claim))
+    lines = compared(read(result), {} if then is None else read(then))
+    console.print(shown(lines, "no release" if then is None else then["versions"]["streamjoin"]))
+    for part in ("machine", "versions"):
+        if then is not None and {**then[part], "streamjoin": ""} != {**result[part], "streamjoin": ""}:
+            console.print(f"Another {part} than then: {then[part]}; ratios may differ for that alone.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(
+        json.dumps({**result, "claims": [asdict(one) for one in result["claims"]]}, indent=2) + "\n"
+    )
+    console.print(f"Written: {out}")
+    slower = [line for line in lines if line.verdict == "slower"]
+    for line in slower:
+        console.print(f"SLOWER than at the last release: {line.name} ({line.change})")
+    return 1 if slower else 0
+
+
+def measured() -> dict[str, Any]:
+    """The short form, about four minutes."""
+
+    def step(what: str) -> None:
+        print(f"  {what}", file=sys.stderr, flush=True)
+
+    operator = bench_operator.measure(step)
+    ratios = {**bench_spark.measure(step), **operator.ratios}
     return {
-        "experiment": "operator",
-        "seed": seed,
-        "machine": machine,
-        "versions": versions,
-        "claims": claims,
+        "experiment": "bench",
+        "machine": machine(),
+        "versions": versions(),
+        "claims": operator.claims,
+        "ratios": {name: {"says": says, "runs": runs} for name, (says, runs) in ratios.items()},
     }
 
 
-def _claim(says: str, runs: list[float], op: str, target: float) -> dict[str, Any]:
-    measured = median(runs)
-    holds = {"<=": measured <= target, "<": measured < target, ">=": measured >= target}[op]
-    spread = {"low": min(runs), "high": max(runs), "runs": len(runs)}
-    return {"says": says, "op": op, "target": target, "measured": measured, **spread, "holds": holds}
+def _told(claim: Claim) -> str:
+    word = "holds" if claim.holds else "DOES NOT HOLD"
+    measured = f"{claim.measured:,.2f} ({claim.low:,.2f} to {claim.high:,.2f})"
+    return f"{word:14}{claim.says}: {measured}, wanted {claim.op} {claim.target:,g}"
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    print("The operator alone, one thread (about a minute) ...", file=sys.stderr)
-    result = measure()
-    path = Path("out/bench-operator.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    for claim in result["claims"]:
-        word = "holds" if claim["holds"] else "DOES NOT HOLD"
-        shown = f"{claim['measured']:,.2f} ({claim['low']:,.2f} to {claim['high']:,.2f})"
-        print(f"{word:14} {claim['says']}: {shown}, wanted {claim['op']} {claim['target']:,}")
-    print(f"Written: {path}")
+def shown(lines: Sequence[Line], release: str) -> Table:
+    """What a reader sees."""
+    table = Table(title="Speed in multiples of the reference", title_justify="left")
+    for column in ("", "what", "now", f"then ({release})", "change", "verdict"):
+        table.add_column(column)
+    for line in lines:
+        known = line.now or line.then
+        table.add_row(
+            line.name,
+            "" if known is None else known.says,
+            "" if line.now is None else line.now.text(),
+            "" if line.then is None else line.then.text(),
+            line.change,
+            line.verdict,
+        )
+    return table
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

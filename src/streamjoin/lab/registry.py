@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from streamjoin.lab import binary, multiway, planner, semistream, throughput
+from streamjoin.lab import binary, multiway, planner, scale, semistream, throughput
 from streamjoin.lab.experiment import Experiment, Progress
 from streamjoin.lab.parts import Reported
 from streamjoin.lab.run_parts import run_parts
@@ -19,7 +19,7 @@ def experiments() -> dict[str, Experiment | Reported]:
     """By name."""
     return {
         one.name: one
-        for module in (throughput, binary, planner, multiway, semistream)
+        for module in (throughput, binary, planner, multiway, semistream, scale)
         for one in module.experiments()
     }
 

@@ -32,7 +32,7 @@ _PROGRAM = "tpchgen-cli"
 
 @dataclass(frozen=True)
 class TpchStreams:
-    """Customers and orders; without `skew` the benchmark's own choice of customers."""
+    """Customers, orders and their lines; without `skew` the benchmark's own choice of customers."""
 
     scale: float = 0.1
     skew: float | None = None
@@ -65,6 +65,10 @@ class TpchStreams:
                 drawn = pa.array(self._choice.stream_keys(first, len(part)))
                 yield part.set_column(place, part.schema.field(place), drawn)
             first += len(part)
+
+    def lines(self, batch_rows: int = 100_000) -> Iterator[pa.Table]:
+        """The table lineitem, in parts: four lines of an order on average, one after the other."""
+        yield from self._table("lineitem", batch_rows)
 
     def _table(self, name: str, batch_rows: int) -> Iterator[pa.Table]:
         with tempfile.TemporaryDirectory(prefix="streamjoin-tpch-") as folder:
