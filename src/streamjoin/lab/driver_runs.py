@@ -48,7 +48,6 @@ BASE = "timestamp"
 FIXED = (BASE, "round_robin", "consumption_rate", "initial_output", "output_rate")
 POLICIES = (*FIXED, "adaptive")
 GRID: Floats = np.linspace(0, 1.2, 61)  # shares of the timestamp policy's time
-_HALF = int(np.argmin(np.abs(GRID - 0.5)))
 _WARMING = 0.2  # of the batches
 
 
@@ -99,6 +98,9 @@ class Case:
     period: str
     seed: int
 
+    def __str__(self) -> str:
+        return f"set {self.name}, period {self.period}, {self.form.name}"
+
 
 @dataclass(frozen=True)
 class Worked:
@@ -121,9 +123,13 @@ class Summary:
     turns: dict[Part, float]
     produced: dict[Part, list[float]]  # the share of the results at each place of GRID
 
+    def at(self, share: float, part: Part = "all") -> float:
+        """The share of the results at this share of the timestamp policy's time."""
+        return self.produced[part][int(np.argmin(np.abs(GRID - share)))]
+
     def at_half(self, part: Part = "all") -> float:
         """The share of the results at half of the timestamp policy's time."""
-        return self.produced[part][_HALF]
+        return self.at(0.5, part)
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,18 @@ class Found:
 
     policies: dict[str, Summary]
     in_one_batch: float
+
+    def time(self, policy: str, part: Part = "all") -> float:
+        """CPU time of a policy by that of timestamp."""
+        return self.policies[policy].cpu_s[part] / self.policies[BASE].cpu_s[part]
+
+    def lookups(self, policy: str) -> float:
+        """Lookups of a policy by those of timestamp."""
+        return self.policies[policy].probes["all"] / self.policies[BASE].probes["all"]
+
+    def steps(self, policy: str) -> float:
+        """Steps of a policy by those of timestamp."""
+        return self.policies[policy].turns["all"] / self.policies[BASE].turns["all"]
 
 
 def local(driver: Driver) -> LocalRun:
