@@ -1,18 +1,20 @@
 """The SSBJ paper replayed: settings check their answers, and figures say what was measured."""
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from streamjoin.errors import InvalidJoin, InvariantBroken
-from streamjoin.lab import papers_ssbj, ssbj_rates, ssbj_runs, ssbj_told
+from streamjoin.lab import papers_ssbj, ssbj_model, ssbj_rates, ssbj_runs, ssbj_told
 from streamjoin.lab.kept import kept
 from streamjoin.lab.parts import Context
 from streamjoin.lab.semistream_loop import BatchJoin, Stretch
 from streamjoin.lab.ssbj_data import ORDER_BYTES, TpchRows
 from streamjoin.lab.ssbj_model import least_memory
 from streamjoin.lab.ssbj_runs import ALL, PAIR, Seen, Setting, ratios, run
+from streamjoin.plan.semi_cost import LoopCosts
 
 SMALL = Setting(0.5, ALL, 2_000, pieces=6, repeats=1)
 
@@ -77,11 +79,17 @@ def seen(setting):
 def quick(tmp_path, monkeypatch):
     monkeypatch.setattr(ssbj_told, "run", seen)
     monkeypatch.setattr(ssbj_told, "kept", lambda *rest: kept(*rest, workers=1))
+    monkeypatch.setattr(
+        ssbj_model, "calibrated", lambda what: LoopCosts(0.0, 1e-3, 1e-5, 1e-8, 1e-8, 1e-6, 1e-6)
+    )
+    monkeypatch.setattr(ssbj_model, "kept", lambda *rest: kept(*rest, workers=1))
     return Context(True, lambda _: None, tmp_path)
 
 
-def test_every_figure_has_claims_with_ids_of_their_own(quick):
-    figures = [figure for part in papers_ssbj.parts() for figure in part.run(quick)]
+@pytest.mark.parametrize("form", ["quick", "full"])
+def test_every_figure_has_claims_with_ids_of_their_own(quick, form):
+    context = replace(quick, quick=form == "quick")
+    figures = [figure for part in papers_ssbj.parts() for figure in part.run(context)]
     assert sorted(figure.id for figure in figures) == [
         f"ssbj-{one}" for one in ("4a", "4b", "5a", "5b", "5c", "5d", "5e", "5f", "6a", "6b", "6c", "6d")
     ]
@@ -89,6 +97,9 @@ def test_every_figure_has_claims_with_ids_of_their_own(quick):
     assert len(ids) == len(set(ids)) >= 16
     assert all(claim.id.startswith(figure.id) for figure in figures for claim in figure.claims)
     assert all(claim.why for figure in figures for claim in figure.claims if not claim.holds)
+    open_ = [claim.id for figure in figures for claim in figure.claims if claim.holds is None]
+    assert bool(open_) is context.quick
+    json.dumps([figure.series for figure in figures])
 
 
 def test_without_its_generator_tpch_is_open_with_the_reason(quick, monkeypatch):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -32,7 +32,7 @@ def kept(
     folder.mkdir(parents=True, exist_ok=True)
     places = {task: folder / sha256(repr(task).encode()).hexdigest()[:24] for task in tasks}
     left = [task for task, place in places.items() if not place.exists()]
-    for number, (task, answer) in enumerate(zip(left, each(left, work, workers), strict=True), 1):
+    for number, (task, answer) in enumerate(_as_done(left, work, workers), 1):
         unfinished = places[task].with_suffix(".part")
         unfinished.write_bytes(pickle.dumps(answer))
         unfinished.rename(places[task])
@@ -40,11 +40,25 @@ def kept(
     return {task: pickle.loads(place.read_bytes()) for task, place in places.items()}  # noqa: S301  # our own
 
 
+def _as_done(
+    tasks: Sequence[Task], work: Callable[[Task], Answer], workers: int
+) -> Iterator[tuple[Task, Answer]]:
+    if workers == 1 or len(tasks) < 2:
+        yield from ((task, work(task)) for task in tasks)
+        return
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        tasks_of = {pool.submit(work, task): task for task in tasks}
+        try:
+            for done in as_completed(tasks_of):
+                yield tasks_of[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error: what has not begun is left
+
+
 def each(tasks: Sequence[Task], work: Callable[[Task], Answer], workers: int) -> Iterator[Answer]:
     """The answers in the order of the tasks, from so many processes."""
-    if workers == 1 or len(tasks) < 2:
+    if workers == 1:
         yield from map(work, tasks)
         return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(work, tasks)

@@ -47,7 +47,7 @@ from streamjoin.sources.driver_sets import SetName
 _REPEATS = {TUPLES: 1, BUFFERS: 2}
 _QUICK = {  # sets and periods of the short form, one repeat
     TUPLES: [("I", "1M"), ("V", "1M"), ("VI", "1M")],
-    BUFFERS: list(product(("I", "IV", "V", "VI"), BOTH)),
+    BUFFERS: [("I", "1M"), ("IV", "1M"), *product(("V", "VI"), BOTH)],
 }
 _FORMS = {
     TUPLES: "Single tuples: every policy takes one tuple a step, as the paper's operator does, with 1/100 of "

@@ -10,21 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamjoin.lab.parts import Part
-from streamjoin.lab.ssbj_model import computed, memory_by_rate
-from streamjoin.lab.ssbj_rates import by_memory, by_size, by_skew, other_data
-from streamjoin.lab.ssbj_sensitivity import piece_size, switching
+from streamjoin.lab.parts import Context, Figure, Part
+from streamjoin.lab.ssbj_model import LARGER, computed, memory_by_rate
+from streamjoin.lab.ssbj_rates import (
+    by_memory,
+    by_size,
+    by_skew,
+    memory_settings,
+    other_data,
+    size_settings,
+    skew_settings,
+)
+from streamjoin.lab.ssbj_sensitivity import factor_settings, piece_settings, piece_size, switching
+from streamjoin.lab.ssbj_told import together
+
+
+def memories(context: Context) -> list[Figure]:
+    """Figures 4(a), 5(a) and 5(f): more and less memory."""
+    together(context, memory_settings(context), LARGER)
+    return [*memory_by_rate(context), *by_memory(context)]
+
+
+def sizes_and_skews(context: Context) -> list[Figure]:
+    """Figures 5(b) and 5(c)."""
+    together(context, skew_settings(context), size_settings(context))
+    return [*by_size(context), *by_skew(context)]
+
+
+def sensitivity(context: Context) -> list[Figure]:
+    """Figures 6(a) and 6(b)."""
+    together(context, piece_settings(context), factor_settings(context))
+    return [*switching(context), *piece_size(context)]
 
 
 def parts() -> Sequence[Part]:
     """What the papers' run does of this paper."""
     return [
-        Part("ssbj-5a-5f", "semi-stream join: memories", (45, 140), by_memory),
-        Part("ssbj-5b", "semi-stream join: sizes of the master data", (5, 35), by_size),
-        Part("ssbj-5c", "semi-stream join: skews", (15, 80), by_skew),
-        Part("ssbj-5d-5e", "semi-stream join: TPC-H and weather", (25, 90), other_data),
-        Part("ssbj-4a", "semi-stream join: memory for a rate", (10, 15), memory_by_rate),
-        Part("ssbj-6a", "semi-stream join: switching factors", (15, 90), switching),
-        Part("ssbj-6b", "semi-stream join: disk buffers", (25, 60), piece_size),
-        Part("ssbj-4b-6c-6d", "semi-stream join: the cost model", (1, 100), computed),
+        Part("ssbj-memory", "semi-stream join: memories", (55, 170), memories),
+        Part("ssbj-size-skew", "semi-stream join: sizes and skews", (30, 130), sizes_and_skews),
+        Part("ssbj-data", "semi-stream join: TPC-H and weather", (25, 90), other_data),
+        Part(
+            "ssbj-sensitivity", "semi-stream join: switching factor and disk buffer", (45, 170), sensitivity
+        ),
+        Part("ssbj-model", "semi-stream join: the cost model", (1, 100), computed),
     ]

@@ -44,14 +44,14 @@ _MEASURED = (
     "Measured, not computed. Where the least measured memory (1 %) is more than enough, it is taken: then "
     "the multiple is at least what is said."
 )
-_LARGER = (0.2, 0.5)  # memories of MESHJOIN
+LARGER = {memory: Setting(memory, (MESH,)) for memory in (0.2, 0.5)}
 
 
 def memory_by_rate(context: Context) -> list[Figure]:
     """Figure 4(a)."""
     said = Said("4a")
     measured = settings(context, memory_settings(context))
-    larger = settings(context, {memory: Setting(memory, (MESH,)) for memory in _LARGER})
+    larger = settings(context, LARGER)
     mesh = {memory: rate(one, MESH) for memory, one in (measured | larger).items() if memory >= 0.05}
     rows: list[list[str | float | int | None]] = []
     needed: dict[str, dict[float, float]] = {name: {} for name in (PAPER, THIS)}

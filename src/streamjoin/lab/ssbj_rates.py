@@ -143,13 +143,17 @@ def _percent(found: Run, name: str) -> float:
 # Size and skew
 
 
+def size_settings(context: Context) -> dict[int, Setting]:
+    """Sizes with the memory that is 10 % of the largest."""
+    sizes, forms = ((ROWS // 5,), PAIR) if context.quick else ((ROWS // 5, ROWS // 2), ALL)
+    return {rows: Setting(0.1 * ROWS / rows, forms, rows) for rows in sizes} | {ROWS: Setting(0.1)}
+
+
 def by_size(context: Context) -> list[Figure]:
     """Figure 5(b): the memory stays, the master data grows."""
     said = Said("5b")
-    sizes = (ROWS // 5, ROWS) if context.quick else (ROWS // 5, ROWS // 2, ROWS)
-    forms = PAIR if context.quick else ALL
-    wanted = {rows: Setting(0.1 * ROWS / rows, forms if rows < ROWS else ALL, rows) for rows in sizes}
-    found = settings(context, wanted)
+    found = settings(context, size_settings(context))
+    sizes = list(found)
     small, large = found[sizes[0]], found[ROWS]
     sinks = [one / other for one, other in zip(ratios(large, THIS), ratios(small, THIS), strict=True)]
     return [

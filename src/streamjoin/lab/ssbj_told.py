@@ -35,6 +35,11 @@ def settings(context: Context, wanted: Mapping[Any, Setting]) -> dict[Any, Run]:
     return {what: found[one] for what, one in these.items()}
 
 
+def together(context: Context, *wanted: Mapping[Any, Setting]) -> None:
+    """Settings of several figures at once, so that no process waits for the last one of a figure."""
+    settings(context, {one: one for some in wanted for one in some.values()})
+
+
 @dataclass(frozen=True)
 class Said:
     """The statements of one figure."""
