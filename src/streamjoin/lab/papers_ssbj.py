@@ -46,11 +46,11 @@ def sensitivity(context: Context) -> list[Figure]:
 def parts() -> Sequence[Part]:
     """What the papers' run does of this paper."""
     return [
-        Part("ssbj-memory", "semi-stream join: memories", (55, 170), memories),
-        Part("ssbj-size-skew", "semi-stream join: sizes and skews", (30, 130), sizes_and_skews),
-        Part("ssbj-data", "semi-stream join: TPC-H and weather", (25, 90), other_data),
+        Part("ssbj-memory", "semi-stream join: memories", (48, 170), memories),
+        Part("ssbj-size-skew", "semi-stream join: sizes and skews", (40, 150), sizes_and_skews),
+        Part("ssbj-data", "semi-stream join: TPC-H and weather", (25, 100), other_data),
         Part(
-            "ssbj-sensitivity", "semi-stream join: switching factor and disk buffer", (45, 170), sensitivity
+            "ssbj-sensitivity", "semi-stream join: switching factor and disk buffer", (60, 190), sensitivity
         ),
-        Part("ssbj-model", "semi-stream join: the cost model", (1, 100), computed),
+        Part("ssbj-model", "semi-stream join: the cost model", (1, 110), computed),
     ]
