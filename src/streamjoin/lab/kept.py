@@ -9,10 +9,13 @@ told. Answers are read back by the code that wrote them: the folder belongs to o
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from hashlib import sha256
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +49,7 @@ def _as_done(
     if workers == 1 or len(tasks) < 2:
         yield from ((task, work(task)) for task in tasks)
         return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _pool(workers) as pool:
         tasks_of = {pool.submit(work, task): task for task in tasks}
         try:
             for done in as_completed(tasks_of):
@@ -60,5 +63,23 @@ def each(tasks: Sequence[Task], work: Callable[[Task], Answer], workers: int) ->
     if workers == 1:
         yield from map(work, tasks)
         return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _pool(workers) as pool:
         yield from pool.map(work, tasks)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=end_with_parent)
+
+
+def end_with_parent() -> None:
+    """A process whose parent was killed ends too, instead of working on for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -138,6 +138,8 @@ class Loop:
     found: Sums = field(default_factory=Sums)
     wanted: Sums = field(default_factory=Sums)
     first_of_turn: list[int] = field(default_factory=list)
+    forced: int = 0  # pieces read for want of memory, when w was last adapted
+    least: int = 1  # tuples a turn, however much is cached: what does not pay leaves in the tenth cycle only
 
     @classmethod
     def of(cls, name: str, spec: SemiSpec, master: Master, batch_join: BatchJoin) -> Loop:
@@ -200,16 +202,20 @@ class Loop:
 
     def adapt(self, share: float) -> None:
         """Take as many tuples a turn as fill this share of the memory, by what is cached and what waits now
-        (line 11 of the paper's algorithm); with nothing there, as if all tuples waited for a whole cycle.
+        (line 11 of the paper's algorithm); with nothing there, as if all tuples waited for a whole cycle, and
+        never fewer than that.
         """
         spec, division = self.join.spec, self.join.division()
         room = share * spec.memory_bytes - division.piece - division.cache - division.switching
         if self.turns == 0:
             one = tuples(self.streams, 0, 1_000).nbytes / 1_000
-            self.w = max(int(room / (self.pieces * spec.waiting_bytes(one))), 1)
+            self.w = self.least = max(int(room / (self.pieces * spec.waiting_bytes(one))), 1)
         else:
             change = room / max(division.waiting, self.join.tuple_bytes)
-            self.w = max(int(self.w * min(max(change, 0.5), 2.0)), 1)
+            forced, self.forced = self.join.counts.pieces_forced - self.forced, self.join.counts.pieces_forced
+            if forced > 0.05 * self.pieces:  # it was more than full
+                change = min(change, 0.9)
+            self.w = max(int(self.w * min(max(change, 0.5), 2.0)), self.least)
 
     def warm_by_use(self, shares: Sequence[float]) -> None:
         """As `warm`, for data whose share of hits nobody can tell before."""

@@ -18,7 +18,8 @@ JOINS = (
     "many stream tuples a second a join can take. All joins have the same memory, just full. Time is CPU "
     "seconds plus what a disk of 100 MB/s takes for what is read. MESHJOIN reads the master data in an "
     "endless cycle, without a cache; SSBJ also caches the rows of frequent values; this library's form is "
-    "SSBJ with the master data in the order of its hashes, so a tuple needs one piece of it only."
+    "SSBJ with the master data in the order of its hashes, so a tuple needs one piece of it only (it looks "
+    "up no single keys here, as the paper has no index)."
 )
 DATA = (
     f"Synthetic data: {ROWS:,} rows of 120 bytes (the paper: 100 million), stream tuples of 20 bytes whose "
