@@ -37,6 +37,7 @@ from streamjoin.lab.ssbj_told import (
 from streamjoin.plan.semi_cost import LoopCosts, SemiLoad, SemiModel
 
 ROW_BYTES = 132.125  # of master data here: hash, key, number and padding
+_SHORT = {MESH: "MESHJOIN", PAPER: "SSBJ (paper)", THIS: "this library"}
 RATE = 51_242  # tuples a second, of figure 4(b)
 _SIZES = (20_000_000, 40_000_000, 60_000_000, 80_000_000)
 _PIECES = (50, 100, 200, 400, 800)  # of which the one that needs the least memory
@@ -283,8 +284,8 @@ def _validated(
         )
         x = [float(str(row[0]).rstrip("%")) for row in of_form]
         if len(x) > 1:
-            lines[f"{LABELS[name]}, measured"] = (x, [float(str(row[3])) for row in of_form])
-            lines[f"{LABELS[name]}, computed"] = (x, [float(str(row[4])) for row in of_form])
+            lines[f"{_SHORT[name]}, measured"] = (x, [float(str(row[3])) for row in of_form])
+            lines[f"{_SHORT[name]}, computed"] = (x, [float(str(row[4])) for row in of_form])
     worst = max(off, key=lambda key: off[key])
     made = Said(figure).claim("close", _CLOSE, at_most(0.2, "share"), [off[worst]])
     why = (
