@@ -147,7 +147,13 @@ class Panels:
             chart.draw(one)
             one.label_outer()
         lines, labels = axes[0].get_legend_handles_labels()
-        figure.legend(lines, labels, frameon=False, ncols=len(labels), loc="outside lower center")
+        figure.legend(
+            lines,
+            labels,
+            frameon=False,
+            ncols=min(len(labels), 2 * len(self.charts)),
+            loc="outside lower center",
+        )
         return _save(figure, path)
 
 

@@ -2,10 +2,10 @@
 
 A *form* says how: `TUPLES` at 1/100 of the paper's size, a step of one tuple; `BUFFERS` at full size, whole
 buffers where the policy says so and steps of 1,000 tuples where inputs take turns. A *case* is a form, a data
-set, a period and a seed; its policies run one after another in this process, their order rotated by the seed,
-and each answer is compared with a batch join before anything of the case is returned. The paper's protocol:
-the first 20 % of the batches do not count, the two halves of the rest are also told apart. Times are CPU
-seconds of this process.
+set, a period and a seed; its policies take each batch one after another in this process, in an order that
+rotates, so what else the machine does hits all alike; each answer is compared with a batch join before
+anything of the case is returned. The paper's protocol: the first 20 % of the batches do not count, the two
+halves of the rest are also told apart. Times are CPU seconds of this process.
 
 Produced share: at which share of the timestamp policy's time for a batch, which share of the batch's results
 was there; the mean over the batches. Worked number: timestamp took 2 s for a batch of 10 results, another
@@ -48,7 +48,6 @@ BASE = "timestamp"
 FIXED = (BASE, "round_robin", "consumption_rate", "initial_output", "output_rate")
 POLICIES = (*FIXED, "adaptive")
 GRID: Floats = np.linspace(0, 1.2, 61)  # shares of the timestamp policy's time
-_HALF = int(np.argmin(np.abs(GRID - 0.5)))
 _WARMING = 0.2  # of the batches
 
 
@@ -99,6 +98,9 @@ class Case:
     period: str
     seed: int
 
+    def __str__(self) -> str:
+        return f"set {self.name}, period {self.period}, {self.form.name}"
+
 
 @dataclass(frozen=True)
 class Worked:
@@ -121,9 +123,13 @@ class Summary:
     turns: dict[Part, float]
     produced: dict[Part, list[float]]  # the share of the results at each place of GRID
 
+    def at(self, share: float, part: Part = "all") -> float:
+        """The share of the results at this share of the timestamp policy's time."""
+        return self.produced[part][int(np.argmin(np.abs(GRID - share)))]
+
     def at_half(self, part: Part = "all") -> float:
         """The share of the results at half of the timestamp policy's time."""
-        return self.produced[part][_HALF]
+        return self.at(0.5, part)
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,18 @@ class Found:
 
     policies: dict[str, Summary]
     in_one_batch: float
+
+    def time(self, policy: str, part: Part = "all") -> float:
+        """CPU time of a policy by that of timestamp."""
+        return self.policies[policy].cpu_s[part] / self.policies[BASE].cpu_s[part]
+
+    def lookups(self, policy: str) -> float:
+        """Lookups of a policy by those of timestamp."""
+        return self.policies[policy].probes["all"] / self.policies[BASE].probes["all"]
+
+    def steps(self, policy: str) -> float:
+        """Steps of a policy by those of timestamp."""
+        return self.policies[policy].turns["all"] / self.policies[BASE].turns["all"]
 
 
 def local(driver: Driver) -> LocalRun:
@@ -147,14 +165,17 @@ def case(what: Case, policies: Sequence[str] = POLICIES) -> Found:
     streams = DRIVER_SETS[what.name].streams(scale=what.form.scale, seed=what.seed)
     batches = list(streams.batches(PERIODS[what.period]))
     wanted = batch_join(streams.tables)
-    turn = what.seed % len(policies)
-    worked = {}
-    for policy in (*policies[turn:], *policies[:turn]):
-        worked[policy], found = work(local(what.form.driver(policy)), batches)
-        if found != wanted:
+    at_work = {policy: Working(local(what.form.driver(policy))) for policy in policies}
+    for number, batch in enumerate(batches, what.seed):
+        turn = number % len(policies)
+        for policy in (*policies[turn:], *policies[:turn]):
+            at_work[policy].take(batch)
+    for policy, one in at_work.items():
+        if one.answer != wanted:
             raise InvariantBroken(
-                f"{policy} on {what.name} gave {found}, the batch join {wanted}; nothing is reported"
+                f"{policy} on {what.name} gave {one.answer}, the batch join {wanted}; nothing is reported"
             )
+    worked = {policy: one.worked() for policy, one in at_work.items()}
     summaries = {policy: _summary(worked[policy], worked[BASE]) for policy in policies}
     return Found(summaries, in_one_batch(batches))
 
@@ -175,24 +196,32 @@ def _pairs(tables: Mapping[str, pa.Table]) -> int:
     return pairs
 
 
-def work(run: LocalRun, batches: Sequence[Mapping[str, pa.Table]]) -> tuple[Worked, tuple[int, int]]:
-    """Every batch through a run; what it did, and rows and checksum of its answer."""
-    counted, curves, answer = [_counted(run)], [], (0, 0)
-    for batch in batches:
+class Working:
+    """A policy's run, batch by batch; `answer` has the rows and the checksum of all results so far."""
+
+    def __init__(self, run: LocalRun) -> None:
+        self.run, self.answer = run, (0, 0)
+        self._counted, self._curves = [_counted(run)], list[tuple[Floats, Floats]]()
+
+    def take(self, batch: Mapping[str, pa.Table]) -> None:
+        """One batch: when which results were there."""
         tables, at, rows = [], [0.0], [0]
         began = time.process_time()
-        for table in run.produce(batch):
+        for table in self.run.produce(batch):
             at.append(time.process_time() - began)
             rows.append(rows[-1] + len(table))
             tables.append(table)
         at.append(time.process_time() - began)
         rows.append(rows[-1])
-        curves.append((np.array(at), np.array(rows, np.float64)))
-        counted.append(_counted(run))
-        answer = _plus(answer, *(checksum(table) for table in tables))
-    probes, intermediate, turns = np.diff(np.array(counted, np.float64), axis=0).T
-    cpu_s = np.array([at[-1] for at, _ in curves])
-    return Worked(probes, intermediate, cpu_s, turns, curves), answer
+        self._curves.append((np.array(at), np.array(rows, np.float64)))
+        self._counted.append(_counted(self.run))
+        self.answer = _plus(self.answer, *(checksum(table) for table in tables))
+
+    def worked(self) -> Worked:
+        """What was done."""
+        probes, intermediate, turns = np.diff(np.array(self._counted, np.float64), axis=0).T
+        cpu_s = np.array([at[-1] for at, _ in self._curves])
+        return Worked(probes, intermediate, cpu_s, turns, self._curves)
 
 
 def _counted(run: LocalRun) -> tuple[int, int, int]:

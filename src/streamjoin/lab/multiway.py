@@ -12,10 +12,8 @@ whose tuples come in one batch.
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
@@ -26,6 +24,7 @@ from streamjoin.lab.driver_paper import AT_HALF, AVERAGE_TIME, RUNNING_TIME, pri
 from streamjoin.lab.driver_runs import BASE, BUFFERS, FIXED, GRID, POLICIES, TUPLES, Case, Form, Found, Part
 from streamjoin.lab.driver_runs import case as run_case
 from streamjoin.lab.experiment import Claim, Experiment, Progress, Result, Statement
+from streamjoin.lab.kept import each
 from streamjoin.lab.multiway_spark import Load, five_way, three_way
 from streamjoin.sources.driver_sets import DRIVER_SETS, PERIODS, SetName
 
@@ -96,19 +95,10 @@ def policies(plan: Plan, step: Callable[[str], None]) -> dict[Key, Runs]:
     """All cases, two at a time."""
     found: dict[Key, Runs] = {}
     cases = plan.cases()
-    for number, (what, runs) in enumerate(zip(cases, _each(plan, cases), strict=True), 1):
-        step(f"set {what.name}, period {what.period}, {what.form.name}: {number} of {len(cases)} cases done")
+    for number, (what, runs) in enumerate(zip(cases, each(cases, run_case, plan.workers), strict=True), 1):
+        step(f"{what}: {number} of {len(cases)} cases done")
         found.setdefault((what.form.name, what.name, what.period), []).append(runs)
     return found
-
-
-def _each(plan: Plan, cases: Sequence[Case]) -> Iterator[Found]:
-    if plan.workers == 1:
-        yield from map(run_case, cases)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(plan.workers, mp_context=spawn) as pool:
-        yield from pool.map(run_case, cases)
 
 
 # Tables

@@ -21,9 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Batch
+from streamjoin.batch import Batch, Layout
 from streamjoin.lab.semistream_loop import TUPLE_BYTES, BatchJoin, Loop, Stretch, tuples
-from streamjoin.lab.semistream_masters import MASTER, OUTPUT, STREAM, Disk, FileMaster, staged
+from streamjoin.lab.semistream_masters import (
+    MASTER,
+    STREAM,
+    Disk,
+    FileMaster,
+    Streams,
+    output_of,
+    staged,
+)
 from streamjoin.operators.semi_spec import Access
 from streamjoin.operators.semi_stream_join import SemiSpec
 from streamjoin.plan.semi_cost import LoopCosts, SemiLoad, SemiModel, calibrate, read_byte_seconds
@@ -81,11 +89,17 @@ class Sizes:
         return loops * (1 + self.repeats * len(DISKS)) + len(self.smaller) + 1 + len(FORMS) + 2
 
 
+def zipf(rows: int, skew: float) -> Streams:
+    """The synthetic data of the paper."""
+    return ZipfStreams(seed=SEED, rows=rows, skew=skew)
+
+
 @dataclass
 class Bench:
     """Master data on disk, made when it is first needed, and its batch joins."""
 
     home: Path
+    make: Callable[[int, float], Streams] = zipf
     _masters: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
     _joins: dict[tuple[int, float], BatchJoin] = field(default_factory=dict)
 
@@ -96,12 +110,12 @@ class Bench:
         if key not in self._masters:
             folder = self.home / f"{'paper' if paper else 'staged'}-{rows}-{pieces}"
             write = FileMaster.write if paper else staged
-            self._masters[key] = write(folder, ZipfStreams(seed=SEED, rows=rows), pieces)
+            self._masters[key] = write(folder, self.make(rows, 0.0), pieces)
         return Disk(self._masters[key])
 
     def batch_join(self, rows: int, skew: float) -> BatchJoin:
         if (rows, skew) not in self._joins:
-            self._joins[rows, skew] = BatchJoin(ZipfStreams(seed=SEED, rows=rows, skew=skew))
+            self._joins[rows, skew] = BatchJoin(self.make(rows, skew))
         return self._joins[rows, skew]
 
     def loop(self, form: Form, rows: int, pieces: int, *, skew: float, memory: float) -> Loop:
@@ -113,9 +127,10 @@ class Bench:
         return loop
 
 
-def spec_of(form: Form, memory_bytes: int) -> SemiSpec:
+def spec_of(form: Form, memory_bytes: int, stream: Layout = STREAM) -> SemiSpec:
     """A form's join with so much memory."""
-    return SemiSpec(STREAM, MASTER, OUTPUT, memory_bytes, caches=form.caches, access=form.access, fills=False)
+    output = output_of(stream)
+    return SemiSpec(stream, MASTER, output, memory_bytes, caches=form.caches, access=form.access, fills=False)
 
 
 Rates = dict[str, dict[str, list[Stretch]]]  # by disk and form

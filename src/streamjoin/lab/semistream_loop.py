@@ -25,20 +25,19 @@ import pyarrow as pa
 from streamjoin.batch import Batch, Ints
 from streamjoin.errors import InvariantBroken
 from streamjoin.keys import hash_keys
-from streamjoin.lab.semistream_masters import STREAM
+from streamjoin.lab.semistream_masters import Streams, stream_layout
 from streamjoin.operators.semi_stream_join import Master, SemiSpec, SemiStreamJoin
 from streamjoin.plan.semi_cost import SemiLoad
-from streamjoin.sources.zipf import ZipfStreams
 
 Words = npt.NDArray[np.uint64]
 TUPLE_BYTES = 28  # hash, key, number and four bytes more
 
 
-def tuples(streams: ZipfStreams, first: int, count: int) -> Batch:
+def tuples(streams: Streams, first: int, count: int) -> Batch:
     """Some tuples as the operator takes them."""
     table = streams.tuples(first, count).combine_chunks()
     key, *others = (table.column(i).combine_chunks() for i in range(3))
-    return STREAM.batch([pa.array(hash_keys([key])), key, *others])
+    return stream_layout(streams.stream_schema).batch([pa.array(hash_keys([key])), key, *others])
 
 
 @dataclass
@@ -72,7 +71,7 @@ def first_words(pad: Any) -> Words:
 class BatchJoin:
     """What all results of some tuples add up to, from sums over the rows of each value."""
 
-    streams: ZipfStreams
+    streams: Streams
 
     @cached_property
     def _by_value(self) -> tuple[Ints, Ints, Words]:
@@ -130,7 +129,7 @@ class Loop:
 
     name: str
     join: SemiStreamJoin
-    streams: ZipfStreams
+    streams: Any  # Zipf streams, or others where w follows from what waits
     batch_join: BatchJoin
     w: int
     pieces: int
@@ -139,6 +138,8 @@ class Loop:
     found: Sums = field(default_factory=Sums)
     wanted: Sums = field(default_factory=Sums)
     first_of_turn: list[int] = field(default_factory=list)
+    forced: int = 0  # pieces read for want of memory, when w was last adapted
+    least: int = 1  # tuples a turn, however much is cached: what does not pay leaves in the tenth cycle only
 
     @classmethod
     def of(cls, name: str, spec: SemiSpec, master: Master, batch_join: BatchJoin) -> Loop:
@@ -198,6 +199,29 @@ class Loop:
         spec, master = self.join.spec, self.join.newest.master
         load = SemiLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
         self.w = max(int(load.fitting(share * spec.memory_bytes)), 1)
+
+    def adapt(self, share: float) -> None:
+        """Take as many tuples a turn as fill this share of the memory, by what is cached and what waits now
+        (line 11 of the paper's algorithm); with nothing there, as if all tuples waited for a whole cycle, and
+        never fewer than that.
+        """
+        spec, division = self.join.spec, self.join.division()
+        room = share * spec.memory_bytes - division.piece - division.cache - division.switching
+        if self.turns == 0:
+            one = tuples(self.streams, 0, 1_000).nbytes / 1_000
+            self.w = self.least = max(int(room / (self.pieces * spec.waiting_bytes(one))), 1)
+        else:
+            change = room / max(division.waiting, self.join.tuple_bytes)
+            forced, self.forced = self.join.counts.pieces_forced - self.forced, self.join.counts.pieces_forced
+            if forced > 0.05 * self.pieces:  # it was more than full
+                change = min(change, 0.9)
+            self.w = max(int(self.w * min(max(change, 0.5), 2.0)), self.least)
+
+    def warm_by_use(self, shares: Sequence[float]) -> None:
+        """As `warm`, for data whose share of hits nobody can tell before."""
+        for share in shares:
+            self.adapt(share)
+            self.run(self.pieces)
 
     def warm(self, shares: Sequence[float]) -> None:
         """A cycle for each share of the memory, so that values can move into the cache before it is full."""

@@ -9,8 +9,10 @@ of n bytes has taken n / rate seconds, and a looked-up key counts as 4 KiB, a pa
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,6 @@ from streamjoin.keys import hash_keys
 from streamjoin.operators.semi_stream_join import Master
 from streamjoin.sources.staging import Staging, stage
 from streamjoin.sources.tables import MemoryTable
-from streamjoin.sources.zipf import ZipfStreams
 from streamjoin.state.codec import decode_run, encode_run
 from streamjoin.state.pieces import Form, StagedMaster, VersionStore
 from streamjoin.state.read_costs import ReadCosts
@@ -30,6 +31,30 @@ STREAM = Layout((pa.int64(),), payload_types=(pa.int64(), pa.int32()))
 MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.binary()))
 OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32(), "m": pa.int64(), "pad": pa.binary()})
 PAGE_BYTES = 4096
+
+
+class Streams(Protocol):
+    """Master data with columns k, m, pad and a stream with k, id and one more, by number."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def stream_schema(self) -> pa.Schema: ...
+    def master_rows(self, first: int, count: int) -> pa.Table: ...
+    def master(self) -> Iterator[pa.Table]: ...
+    def tuples(self, first: int, count: int) -> pa.Table: ...
+
+
+def stream_layout(schema: pa.Schema) -> Layout:
+    """Tuples of such a stream as the operator takes them."""
+    return Layout((pa.int64(),), payload_types=tuple(schema.types[1:]))
+
+
+def output_of(stream: Layout) -> pa.Schema:
+    """The columns of the results of such tuples."""
+    return OUTPUT.set(2, pa.field("x", stream.payload_types[1]))
+
+
 _FORM = Form(("k",), ("m", "pad"), MASTER, "local", 1)
 
 
@@ -51,7 +76,7 @@ class FileMaster:
     costs: ReadCosts = field(default_factory=ReadCosts)
 
     @classmethod
-    def write(cls, folder: Path, streams: ZipfStreams, pieces: int) -> FileMaster:
+    def write(cls, folder: Path, streams: Streams, pieces: int) -> FileMaster:
         folder.mkdir(parents=True)
         ends = np.linspace(0, streams.rows, pieces + 1).astype(int).tolist()
         sizes = []
@@ -74,10 +99,16 @@ class FileMaster:
 
 @dataclass
 class Disk:
-    """A master whose reads take at least as long as from a disk of some speed, where that is given."""
+    """A master whose reads take at least as long as from a disk of some speed, where that is given.
+
+    It waits, or only counts the seconds that such a disk would take: then they are added to those of the
+    processor.
+    """
 
     master: Master
     bytes_per_s: float | None = None
+    waits: bool = True
+    seconds: float = 0.0  # of the disk, where it does not wait
 
     def __post_init__(self) -> None:
         self.version, self.rows, self.starts = self.master.version, self.master.rows, self.master.starts
@@ -102,12 +133,17 @@ class Disk:
         return found
 
     def _wait(self, began: float, nbytes: int) -> None:
-        left = 0.0 if self.bytes_per_s is None else began + nbytes / self.bytes_per_s - time.perf_counter()
+        if self.bytes_per_s is None:
+            return
+        if not self.waits:
+            self.seconds += nbytes / self.bytes_per_s
+            return
+        left = began + nbytes / self.bytes_per_s - time.perf_counter()
         if left > 0:
             time.sleep(left)
 
 
-def staged(folder: Path, streams: ZipfStreams, pieces: int) -> StagedMaster:
+def staged(folder: Path, streams: Streams, pieces: int) -> StagedMaster:
     """Master data as this library stages it, in about that many pieces."""
     table = streams.master_rows(0, streams.rows)
     size = master_batch(table).nbytes // pieces + 1
