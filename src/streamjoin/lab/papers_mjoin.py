@@ -135,15 +135,7 @@ def scheduling(context: Context) -> Sequence[Figure]:
             series[f"{order}, {form.name}"] = {n: medians(each, marks) for n, each in found.items()}
             rows += [_work_row(form, order, name, each) for name, each in found.items()]
         pictures.append(Panels(charts))
-    columns = (
-        "arrival",
-        "form",
-        "scheduling",
-        "CPU ms",
-        "steps",
-        "access records stored",
-        "tuples that waited",
-    )
+    columns = ("arrival", "form", "scheduling", "CPU ms", "steps", "records stored", "tuples that waited")
     return [
         Figure(
             "mjoin-8",

@@ -14,7 +14,7 @@ from statistics import mean, median
 
 import numpy as np
 
-from streamjoin.figure import Chart
+from streamjoin.figure import Chart, Panels
 from streamjoin.lab.binary import PATTERN, WINDOWS_S
 from streamjoin.lab.experiment import Claim, Op, Statement
 from streamjoin.lab.papers_pwjoin_cost import cost_model
@@ -33,7 +33,6 @@ from streamjoin.lab.pattern_runs import (
 )
 from streamjoin.sources.patterns import StreamPattern, punctuated, uniform
 
-Line = tuple[Sequence[float], Sequence[float]]
 SEED = 5
 PWJOIN, WJOIN, PJOIN = "PWJoin", "WJoin (windows only)", "PJoin (punctuations only)"
 ASCENDING, RANDOM = punctuated("asc", 30, 40), punctuated("random", 30, 40)
@@ -139,7 +138,7 @@ def output_rate(context: Context) -> Sequence[Figure]:
     claims: list[Claim] = []
     pictures = []
     for form in FORMS:
-        lines: dict[str, Line] = {}
+        charts = []
         data = form.streams(PATTERN, PATTERN, quick=context.quick)
         for window in (_SMALL_S, _LARGE_S):
             found = rounds(
@@ -150,10 +149,11 @@ def output_rate(context: Context) -> Sequence[Figure]:
                 form.rounds[0 if context.quick else 1],
                 _telling(context, f"{form.name}, {window} s"),
             )
-            lines |= {f"{name}, {window} s": _curve(runs) for name, runs in found.items()}
+            lines = {name: _curve(runs) for name, runs in found.items()}
+            title = f"window of {window} s, {form.name}"
+            charts.append(Chart(title, "CPU milliseconds", "result tuples", lines))
             claims += _rate_claims(form, window, found)
-        title = f"Results over time, {form.name}, windows of 5 and 15 s"
-        pictures.append(Chart(title, "CPU milliseconds", "result tuples", lines))
+        pictures.append(Panels(charts))
     return [
         Figure(
             "pwjoin-9",
@@ -299,8 +299,8 @@ def _both_punctuated(context: Context) -> Figure:
         "PWJoin, figure 11: punctuations that leave the join",
         "Streams punct-asc-30-40 and punct-random-30-40 of 6,000 tuples, one every 10 ms on average: both "
         "end the same 200 keys, one in ascending, the other in random order. PJoin has no windows and passes "
-        "a punctuation on when both streams have ended the key; PWJoin also when the last tuple of a key that "
-        "one stream has ended leaves the window of 1 s.",
+        "a punctuation on when both streams have ended the key; PWJoin also when the last tuple of a key "
+        "that one stream has ended leaves the window of 1 s.",
         "PWJoin has an overall higher punctuation output rate.",
         claims,
         [_punctuation_chart(data, found)],

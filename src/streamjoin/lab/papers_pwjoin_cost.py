@@ -148,7 +148,7 @@ def _equation(found: Mapping[Setting, Measured], general: Measured) -> Figure:
             _chart(
                 "Tuples of B held, by how many punctuations A has a second",
                 found,
-                {f"{one.punctuations:.1f} a s": one for one in RATES},
+                {f"{one.punctuations:.1f}/s": one for one in RATES},
             ),
             _chart(
                 "Tuples of B held, by how many distinct keys B has",
