@@ -2,7 +2,7 @@
 
 PWJoin (both), the window join WJoin (windows only) and PJoin (punctuations only) on the paper's streams:
 tuples held, results over CPU time, punctuations out. Equation 1 and its best case are in
-`papers_pwjoin_cost`. Cost on 2 quiet cores: some 3 minutes in full, 45 s in the short form.
+`papers_pwjoin_cost`. Cost on 2 quiet cores: some 4 minutes in full, 75 s in the short form.
 """
 
 from __future__ import annotations
@@ -349,9 +349,9 @@ def _punctuation_chart(data: Streams, found: Mapping[str, Watched]) -> Chart:
 def parts() -> Sequence[Part]:
     """What this file adds to the papers."""
     return [
-        Part("PWJoin: tuples held", "figure 8", (4, 4), memory),
-        Part("PWJoin: results over time", "figure 9", (18, 90), output_rate),
-        Part("PWJoin: irrelevant punctuations", "figure 10", (18, 90), irrelevant),
+        Part("PWJoin: tuples held", "figure 8", (5, 5), memory),
+        Part("PWJoin: results over time", "figure 9", (30, 110), output_rate),
+        Part("PWJoin: irrelevant punctuations", "figure 10", (20, 85), irrelevant),
         Part("PWJoin: punctuations out", "figures 11 and 12", (4, 4), punctuations_out),
-        Part("PWJoin: cost model", "equation 1 and its best case", (15, 30), cost_model),
+        Part("PWJoin: cost model", "equation 1 and its best case", (15, 20), cost_model),
     ]
