@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab import driver_runs, papers_driver
-from streamjoin.lab.driver_asked import FIGURE_6, FIGURE_7, FIGURE_8, TABLE_4, TABLE_5
+from streamjoin.lab import driver_runs
 from streamjoin.lab.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary
 from streamjoin.lab.kept import kept
+from streamjoin.lab.papers import driver
+from streamjoin.lab.papers.driver_asked import FIGURE_6, FIGURE_7, FIGURE_8, TABLE_4, TABLE_5
 from streamjoin.lab.parts import Context
 
 ASKED = (*FIGURE_6, *FIGURE_7, *FIGURE_8, *TABLE_4, *TABLE_5)
@@ -26,13 +27,13 @@ def found(**times):
 @pytest.fixture
 def quick(tmp_path, monkeypatch):
     """Cases that take no time: what a case finds is made up."""
-    monkeypatch.setattr(papers_driver, "case", lambda what: found(initial_output=0.4))
-    monkeypatch.setattr(papers_driver, "kept", lambda *rest: kept(*rest, workers=1))
+    monkeypatch.setattr(driver, "case", lambda what: found(initial_output=0.4))
+    monkeypatch.setattr(driver, "kept", lambda *rest: kept(*rest, workers=1))
     return Context(True, lambda _: None, tmp_path)
 
 
 def test_ids_of_claims_are_unique_and_name_their_figure(quick):
-    figures = [figure for part in papers_driver.parts() for figure in part.run(replace(quick, quick=False))]
+    figures = [figure for part in driver.parts() for figure in part.run(replace(quick, quick=False))]
     ids = [claim.id for figure in figures for claim in figure.claims]
     assert len(ids) == len(set(ids)) >= 32
     assert all(claim.id.startswith(figure.id) for figure in figures[:-2] for claim in figure.claims)
@@ -42,12 +43,12 @@ def test_ids_of_claims_are_unique_and_name_their_figure(quick):
 
 
 def test_quick_leaves_averages_of_all_sets_open_and_says_what_others_are_of(quick):
-    four, _ = papers_driver.both_tables(quick)
+    four, _ = driver.both_tables(quick)
     average = next(claim for claim in four.claims if claim.id == "driver-table-4-initial-output-1M")
     assert (average.holds, average.measured) == (None, None)
-    [six] = papers_driver.figure_6(quick, TUPLES)
+    [six] = driver.figure_6(quick, TUPLES)
     assert [claim.holds for claim in six.claims] == [None] * len(six.claims)
-    _, eight = papers_driver.figures_7_8(quick, TUPLES)
+    _, eight = driver.figures_7_8(quick, TUPLES)
     early = next(claim for claim in eight.claims if claim.id == "driver-8-tuples-VI-early")
     assert early.why.endswith("measured on VI 1M only")
 
@@ -66,7 +67,7 @@ def test_a_mean_is_over_sets_periods_and_policies_of_one_repeat():
 
 
 def test_a_wrong_answer_is_not_reported(quick, monkeypatch):
-    monkeypatch.setattr(papers_driver, "case", driver_runs.case)
+    monkeypatch.setattr(driver, "case", driver_runs.case)
     monkeypatch.setattr(driver_runs, "batch_join", lambda tables: (1, 2))
     small = Case(replace(BUFFERS, scale=0.001), "V", "1M", 1)
     with pytest.raises(InvariantBroken, match="nothing is reported"):

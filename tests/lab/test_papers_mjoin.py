@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab.news_runs import News, SingleTuples, local, marks_of, news, rounds, work
-from streamjoin.lab.papers_mjoin import parts
+from streamjoin.lab.papers.mjoin import parts
+from streamjoin.lab.papers.news_runs import News, SingleTuples, local, marks_of, news, rounds, work
 from streamjoin.operators.drivers import Priority
 from streamjoin.operators.purging import PurgeEvery
 

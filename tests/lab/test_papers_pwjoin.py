@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab.papers_pwjoin import ASCENDING, RANDOM, parts
-from streamjoin.lab.papers_pwjoin_cost import best_case, predicted
-from streamjoin.lab.pattern_runs import Answer, Contender, answer, cut, local, watch
+from streamjoin.lab.papers.pattern_runs import Answer, Contender, answer, cut, local, watch
+from streamjoin.lab.papers.pwjoin import ASCENDING, RANDOM, parts
+from streamjoin.lab.papers.pwjoin_cost import best_case, predicted
 from streamjoin.sources.patterns import PATTERN_SCHEMA, clustered, unique
 
 

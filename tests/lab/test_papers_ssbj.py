@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from streamjoin.errors import InvalidJoin, InvariantBroken
-from streamjoin.lab import papers_ssbj, ssbj_model, ssbj_rates, ssbj_runs, ssbj_told
 from streamjoin.lab.kept import kept
+from streamjoin.lab.papers import ssbj, ssbj_model, ssbj_rates, ssbj_runs, ssbj_told
+from streamjoin.lab.papers.ssbj_data import ORDER_BYTES, TpchRows
+from streamjoin.lab.papers.ssbj_model import least_memory
+from streamjoin.lab.papers.ssbj_runs import ALL, PAIR, Seen, Setting, ratios, run
 from streamjoin.lab.parts import Context
 from streamjoin.lab.semistream_loop import BatchJoin, Stretch
-from streamjoin.lab.ssbj_data import ORDER_BYTES, TpchRows
-from streamjoin.lab.ssbj_model import least_memory
-from streamjoin.lab.ssbj_runs import ALL, PAIR, Seen, Setting, ratios, run
 from streamjoin.plan.semi_cost import LoopCosts
 
 SMALL = Setting(0.5, ALL, 2_000, pieces=6, repeats=1)
@@ -89,7 +89,7 @@ def quick(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", ["quick", "full"])
 def test_every_figure_has_claims_with_ids_of_their_own(quick, form):
     context = replace(quick, quick=form == "quick")
-    figures = [figure for part in papers_ssbj.parts() for figure in part.run(context)]
+    figures = [figure for part in ssbj.parts() for figure in part.run(context)]
     assert sorted(figure.id for figure in figures) == [
         f"ssbj-{one}" for one in ("4a", "4b", "5a", "5b", "5c", "5d", "5e", "5f", "6a", "6b", "6c", "6d")
     ]

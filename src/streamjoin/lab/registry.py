@@ -10,6 +10,7 @@ from rich.progress import Progress as Bar
 
 from streamjoin.lab import binary, multiway, planner, scale, semistream, throughput
 from streamjoin.lab.experiment import Experiment, Progress
+from streamjoin.lab.papers import experiment as papers
 from streamjoin.lab.parts import Reported
 from streamjoin.lab.run_parts import run_parts
 from streamjoin.lab.telling import tell
@@ -19,7 +20,7 @@ def experiments() -> dict[str, Experiment | Reported]:
     """By name."""
     return {
         one.name: one
-        for module in (throughput, binary, planner, multiway, semistream, scale)
+        for module in (throughput, binary, planner, multiway, semistream, papers, scale)
         for one in module.experiments()
     }
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from streamjoin.lab.papers.ssbj_data import streams
 from streamjoin.lab.semistream_local import MESHJOIN, OURS, SLOW, SSBJ, Bench, Form, Sizes, costs, spec_of
 from streamjoin.lab.semistream_loop import Loop, Stretch
 from streamjoin.lab.semistream_masters import stream_layout
-from streamjoin.lab.ssbj_data import streams
 from streamjoin.plan.semi_cost import LoopCosts
 
 ROWS = 1_000_000

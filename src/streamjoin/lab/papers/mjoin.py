@@ -15,7 +15,7 @@ from statistics import mean, median
 
 from streamjoin.figure import Chart, Panels
 from streamjoin.lab.experiment import Claim, Op, Statement
-from streamjoin.lab.news_runs import (
+from streamjoin.lab.papers.news_runs import (
     News,
     Order,
     SingleTuples,

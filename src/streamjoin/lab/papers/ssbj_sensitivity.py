@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from streamjoin.figure import Chart
-from streamjoin.lab.parts import Context, Figure
-from streamjoin.lab.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
-from streamjoin.lab.ssbj_told import (
+from streamjoin.lab.papers.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
+from streamjoin.lab.papers.ssbj_told import (
     DATA,
     JOINS,
     PAPER,
@@ -18,6 +17,7 @@ from streamjoin.lab.ssbj_told import (
     settings,
     table,
 )
+from streamjoin.lab.parts import Context, Figure
 
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _PIECES = (42, 60, 100, 200, 300)

@@ -2,7 +2,7 @@
 
 PWJoin (both), the window join WJoin (windows only) and PJoin (punctuations only) on the paper's streams:
 tuples held, results over CPU time, punctuations out. Equation 1 and its best case are in
-`papers_pwjoin_cost`. Cost on 2 quiet cores: some 4 minutes in full, 75 s in the short form.
+`pwjoin_cost`. Cost on 2 quiet cores: some 4 minutes in full, 75 s in the short form.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy as np
 from streamjoin.figure import Chart, Panels
 from streamjoin.lab.binary import PATTERN, WINDOWS_S
 from streamjoin.lab.experiment import Claim, Op, Statement
-from streamjoin.lab.papers_pwjoin_cost import cost_model
-from streamjoin.lab.parts import Context, Figure, Part
-from streamjoin.lab.pattern_runs import (
+from streamjoin.lab.papers.pattern_runs import (
     Contender,
     Streams,
     Watched,
@@ -31,6 +29,8 @@ from streamjoin.lab.pattern_runs import (
     time_ratio,
     watch,
 )
+from streamjoin.lab.papers.pwjoin_cost import cost_model
+from streamjoin.lab.parts import Context, Figure, Part
 from streamjoin.sources.patterns import StreamPattern, punctuated, uniform
 
 SEED = 5

@@ -7,9 +7,8 @@ from itertools import pairwise
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.figure import Bars, Chart
 from streamjoin.lab.experiment import Claim
-from streamjoin.lab.parts import Context, Figure
-from streamjoin.lab.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
-from streamjoin.lab.ssbj_told import (
+from streamjoin.lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
+from streamjoin.lab.papers.ssbj_told import (
     DATA,
     JOINS,
     MESH,
@@ -26,6 +25,7 @@ from streamjoin.lab.ssbj_told import (
     turns,
     why_paper_form,
 )
+from streamjoin.lab.parts import Context, Figure
 
 MEMORIES = (0.01, 0.02, 0.05, 0.1)
 _BY_MESH = "service rate in multiples of MESHJOIN's"

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from streamjoin.figure import Chart
 from streamjoin.lab.binary import PATTERN
 from streamjoin.lab.experiment import Claim, Op, Statement
+from streamjoin.lab.papers.pattern_runs import Batch, Streams, answer, cut, local, watch
 from streamjoin.lab.parts import Context, Figure, Table
-from streamjoin.lab.pattern_runs import Batch, Streams, answer, cut, local, watch
 from streamjoin.sources.patterns import StreamPattern, clustered, punctuated, uniform, unique
 
 SEED = 6

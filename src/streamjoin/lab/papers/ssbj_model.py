@@ -17,12 +17,19 @@ import numpy as np
 
 from streamjoin.figure import Chart
 from streamjoin.lab.kept import kept
-from streamjoin.lab.parts import Context, Figure, Table
-from streamjoin.lab.semistream_local import SLOW, spec_of
-from streamjoin.lab.semistream_loop import TUPLE_BYTES
-from streamjoin.lab.ssbj_rates import memory_settings, skew_settings
-from streamjoin.lab.ssbj_runs import ALL, FORMS, LABELS, ROWS, Calibration, Run, Setting, calibrated, rate
-from streamjoin.lab.ssbj_told import (
+from streamjoin.lab.papers.ssbj_rates import memory_settings, skew_settings
+from streamjoin.lab.papers.ssbj_runs import (
+    ALL,
+    FORMS,
+    LABELS,
+    ROWS,
+    Calibration,
+    Run,
+    Setting,
+    calibrated,
+    rate,
+)
+from streamjoin.lab.papers.ssbj_told import (
     DATA,
     JOINS,
     MESH,
@@ -34,6 +41,9 @@ from streamjoin.lab.ssbj_told import (
     because,
     settings,
 )
+from streamjoin.lab.parts import Context, Figure, Table
+from streamjoin.lab.semistream_local import SLOW, spec_of
+from streamjoin.lab.semistream_loop import TUPLE_BYTES
 from streamjoin.plan.semi_cost import LoopCosts, SemiLoad, SemiModel
 
 ROW_BYTES = 132.125  # of master data here: hash, key, number and padding

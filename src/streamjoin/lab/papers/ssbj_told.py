@@ -8,9 +8,9 @@ from typing import Any
 
 from streamjoin.lab.experiment import Claim, Op, Statement
 from streamjoin.lab.kept import kept
+from streamjoin.lab.papers.ssbj_runs import ALL, LABELS, ROWS, Run, Seen, Setting, hit_rate, rate, run, told
 from streamjoin.lab.parts import Context, Table
 from streamjoin.lab.semistream_local import MESHJOIN, OURS, SSBJ
-from streamjoin.lab.ssbj_runs import ALL, LABELS, ROWS, Run, Seen, Setting, hit_rate, rate, run, told
 
 MESH, PAPER, THIS = MESHJOIN.name, SSBJ.name, OURS.name
 JOINS = (

@@ -16,7 +16,13 @@ from statistics import mean
 from typing import cast
 
 from streamjoin.figure import Bars, Chart, Panels, Picture
-from streamjoin.lab.driver_asked import (
+from streamjoin.lab.driver_paper import AT_HALF, RUNNING_TIME, printed
+from streamjoin.lab.driver_paper import Table as Printed
+from streamjoin.lab.driver_runs import BASE, BUFFERS, GRID, POLICIES, TUPLES, Case, Form, Found, case
+from streamjoin.lab.driver_runs import Part as Stretch
+from streamjoin.lab.kept import kept
+from streamjoin.lab.multiway import SEED, tables
+from streamjoin.lab.papers.driver_asked import (
     ALIKE,
     ALL,
     BOTH,
@@ -35,12 +41,6 @@ from streamjoin.lab.driver_asked import (
     produced,
     time,
 )
-from streamjoin.lab.driver_paper import AT_HALF, RUNNING_TIME, printed
-from streamjoin.lab.driver_paper import Table as Printed
-from streamjoin.lab.driver_runs import BASE, BUFFERS, GRID, POLICIES, TUPLES, Case, Form, Found, case
-from streamjoin.lab.driver_runs import Part as Stretch
-from streamjoin.lab.kept import kept
-from streamjoin.lab.multiway import SEED, tables
 from streamjoin.lab.parts import Context, Figure, Part, Table
 from streamjoin.sources.driver_sets import SetName
 

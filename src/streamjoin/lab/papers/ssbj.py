@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamjoin.lab.parts import Context, Figure, Part
-from streamjoin.lab.ssbj_model import LARGER, computed, memory_by_rate
-from streamjoin.lab.ssbj_rates import (
+from streamjoin.lab.papers.ssbj_model import LARGER, computed, memory_by_rate
+from streamjoin.lab.papers.ssbj_rates import (
     by_memory,
     by_size,
     by_skew,
@@ -21,8 +20,9 @@ from streamjoin.lab.ssbj_rates import (
     size_settings,
     skew_settings,
 )
-from streamjoin.lab.ssbj_sensitivity import factor_settings, piece_settings, piece_size, switching
-from streamjoin.lab.ssbj_told import together
+from streamjoin.lab.papers.ssbj_sensitivity import factor_settings, piece_settings, piece_size, switching
+from streamjoin.lab.papers.ssbj_told import together
+from streamjoin.lab.parts import Context, Figure, Part
 
 
 def memories(context: Context) -> list[Figure]:

@@ -1,0 +1,1 @@
+"""The four papers, figure by figure."""
