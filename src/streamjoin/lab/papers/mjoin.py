@@ -302,11 +302,16 @@ def _figure_9(runs: Mapping[str, Runs], marks: Mapping[str, list[int]], *, quick
 
 
 _NOTES_9 = (
-    "XJoin's steep end with 32 MB is its last stage: pairs with what is on disk. With little memory it reads runs "
-    "there more than once, so this is XJoin as it is here, not the least it could cost.",
-    "Where MJoin does not win: in turns of 20 to 10,000 tuples and up to 2 million results XJoin without overflow "
-    "was cheaper in every size tried; the size shown was chosen so that the threshold is inside. Overflowing 8 MB "
-    "in turns of 1,000, MJoin took 1.11 of XJoin's time at 200,000 results and 0.79 at 400,000.",
+    (
+        "XJoin's steep end with 32 MB is its last stage: pairs with what is on disk. With little memory it reads "
+        "runs there more than once, so this is XJoin as it is here, not the least it could cost."
+    ),
+    (
+        "Where MJoin does not win: in turns of 20 to 10,000 tuples and up to 2 million results XJoin without "
+        "overflow was cheaper in every size tried; the size shown was chosen so that the threshold is inside. "
+        "Overflowing 8 MB in turns of 1,000, MJoin took 1.11 of XJoin's time at 200,000 results and 0.79 at "
+        "400,000."
+    ),
 )
 _WHY_9 = (
     "XJoin's probing hardly grows here: a lookup is a binary search in sorted runs, not a scan of a hash "
