@@ -153,7 +153,7 @@ def interval(context: Context) -> Sequence[Figure]:
         "Two streams joined within ten seconds",
         "As the two-way join, but rows have a time, and a pair counts if the second row is at most ten "
         "seconds younger. Event time runs on by a minute a batch, so every engine can let go of old rows. "
-        "bytewax is not here: it has no join of two streams bounded by time with several rows a key.",
+        "bytewax is not here: its window join takes rows of the same window, not rows close in time.",
         "All engines bound their state; how fast are they?",
     )
     return [_figure(told, given, _raced(context, given, contenders), [])]
@@ -297,7 +297,7 @@ def _figure(told: Told, given: Checked, found: Mapping[str, Found], claims: Sequ
 
 
 def _bytes(found: Measured) -> tuple[list[float], list[float]] | None:
-    points = [(at, size / 1e6) for at, _, size in found.state if size is not None]
+    points = [(0.0, 0.0), *((at, size / 1e6) for at, _, size in found.state if size is not None)]
     return ([at for at, _ in points], [size for _, size in points]) if len(points) > 1 else None
 
 

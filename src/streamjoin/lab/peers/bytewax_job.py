@@ -3,8 +3,8 @@
 It imports nothing of this library. bytewax's own `join` keeps one value a side for a key, or gives the whole
 product again with each value, so the join is written with its `stateful_batch`: for each key a list of values
 a side, and a row for each new pair. Inputs are `<input>.csv` with the key first and one value after it.
-State is kept for recovery in SQLite, a snapshot of the keys touched every 10 s. It knows no disk-based state
-and no time-bounded join of two streams with several rows a key, so it does the works two-way and three-way.
+State is kept for recovery in SQLite, a snapshot of the keys touched every 10 s. Its `join_window` joins what
+is in the same window, not what is close in time, so of the works it does two-way and three-way only.
 
 Task, as JSON in the first argument: engine, detail, folder, inputs, weights. Start-up is the imports and the
 second process; the job begins when both are ready to run the dataflow.
