@@ -48,7 +48,13 @@ HELD = Statement(
     "tpch-held", "tuples held at the end by those of Spark's own joins on RocksDB", _ISSUE, "<", 0.1, "times"
 )
 FASTER = Statement(
-    "tpch-rate", "rows/s in multiples of Spark's own joins on RocksDB, whole job", _ISSUE, ">=", 1, "times", 3
+    "tpch-rate",
+    "rows/s over the last half of the batches, in multiples of Spark's own joins on RocksDB",
+    _ISSUE,
+    ">=",
+    1,
+    "times",
+    3,
 )
 
 
@@ -88,6 +94,7 @@ def _figure(work: Work, load: Load, runs: dict[str, list[Measured]], failed: dic
         [
             _NAMES[engine],
             work.rows / median(one.wall_s for one in ones),
+            median(map(_late_rate, ones)) if engine in counted else None,
             median(one.cpu_s for one in ones),
             *(ones[0].state[-1][1:] if ones[0].state else (None, None)),
             ones[0].first_result_s,
@@ -95,7 +102,16 @@ def _figure(work: Work, load: Load, runs: dict[str, list[Measured]], failed: dic
         ]
         for engine, ones in done.items()
     ]
-    columns = ["", "rows/s", "CPU s", "tuples held", "bytes held", "first result, s", "start-up, s"]
+    columns = [
+        "",
+        "rows/s, whole job",
+        "last half of the batches",
+        "CPU s",
+        "tuples held",
+        "bytes held",
+        "first result, s",
+        "start-up, s",
+    ]
     return Figure(
         "tpch-orders",
         "TPC-H: orders with their lines, and customers from a table",
@@ -130,6 +146,12 @@ def _held(one: Measured) -> tuple[list[float], list[float]]:
     return x, [float(rows or 0) for _, rows, _ in one.state]
 
 
+def _late_rate(one: Measured) -> float:
+    """Rows by second of trigger time, over the last half of the batches."""
+    half = len(one.extra["trigger_ms"]) // 2
+    return float(1000 * sum(one.extra["input_rows"][half:]) / sum(one.extra["trigger_ms"][half:]))
+
+
 def _claims(runs: dict[str, list[Measured]], failed: dict[str, str]) -> list[Claim]:
     flat = [max(_held(one)[1]) / sum(one.extra["input_rows"]) for one in runs[_OURS]]
     if not runs[_THEIRS]:
@@ -139,7 +161,7 @@ def _claims(runs: dict[str, list[Measured]], failed: dict[str, str]) -> list[Cla
     return [
         FLAT.measured(flat),
         HELD.measured([_held(ours)[1][-1] / _held(theirs)[1][-1] for ours, theirs in pairs]),
-        FASTER.measured([theirs.wall_s / ours.wall_s for ours, theirs in pairs]),
+        FASTER.measured([_late_rate(ours) / _late_rate(theirs) for ours, theirs in pairs]),
     ]
 
 
