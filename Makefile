@@ -47,7 +47,7 @@ test-long: setup ## the tests that take minutes
 	@$(WITH_JAVA) $(BIN)/pytest -m slow
 
 bench: setup ## is anything slower than at the last release? (RELEASE=1: store the result as that of a release)
-	@$(WITH_JAVA) $(BIN)/python -m streamjoin.lab.bench $(if $(RELEASE),--store)
+	@$(WITH_JAVA) $(BIN)/python -m streamjoin.lab.bench.guard $(if $(RELEASE),--store)
 
 papers: setup ## the four papers replayed, with a report (QUICK=1: within 10 minutes)
 peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: within 10 minutes)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from streamjoin.lab import scale_local
-from streamjoin.lab.scale_local import Point, anywhere, grown, open_keys, per_tenfold, with_hot_key
-from streamjoin.lab.scale_model import Cluster, Costs, predicted
+from streamjoin.lab.scale.experiment import local
+from streamjoin.lab.scale.local import Point, anywhere, grown, open_keys, per_tenfold, with_hot_key
+from streamjoin.lab.scale.model import Cluster, Costs, predicted
 
 COSTS = Costs(
     batch_s=0.4,
@@ -31,10 +31,10 @@ def test_slopes_are_factors_per_tenfold():
 
 
 def test_the_loads_give_right_answers_and_hold_what_they_say():
-    [point] = grown(anywhere(2, 1), [2 * scale_local.ROWS], lambda _: None)
+    [point] = grown(anywhere(2, 1), [2 * local.ROWS], lambda _: None)
     assert point.state_bytes > 0
     hot = list(with_hot_key(anywhere(1, 1), 1 / 3, 1))
-    assert sum(batch["many"]["k"].to_numpy().tolist().count(0) for batch in hot) / scale_local.ROWS == (
+    assert sum(batch["many"]["k"].to_numpy().tolist().count(0) for batch in hot) / local.ROWS == (
         pytest.approx(1 / 3, abs=0.01)
     )
     assert open_keys(20_000, 2, 1).size == 20_000

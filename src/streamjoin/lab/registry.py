@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from streamjoin.lab import binary, multiway, planner, scale, semistream, throughput
+from streamjoin.lab import binary, multiway, planner, semistream, throughput
 from streamjoin.lab.experiment import Experiment, Progress
 from streamjoin.lab.papers import experiment as papers
 from streamjoin.lab.parts import Reported
+from streamjoin.lab.peers import experiment as peers
 from streamjoin.lab.run_parts import run_parts
+from streamjoin.lab.scale import experiment as scale
 from streamjoin.lab.telling import tell
 
 
@@ -20,7 +22,7 @@ def experiments() -> dict[str, Experiment | Reported]:
     """By name."""
     return {
         one.name: one
-        for module in (throughput, binary, planner, multiway, semistream, papers, scale)
+        for module in (throughput, binary, planner, multiway, semistream, papers, peers, scale)
         for one in module.experiments()
     }
 

@@ -308,7 +308,7 @@ _NOTES_9 = (
     ),
     (
         "Where MJoin does not win: in turns of 20 to 10,000 tuples and up to 2 million results XJoin without "
-        "overflow was cheaper in every size tried; the size shown was chosen so that the threshold is inside. "
+        "overflow was cheaper in every size tried; the size shown was chosen so that it has the threshold. "
         "Overflowing 8 MB in turns of 1,000, MJoin took 1.11 of XJoin's time at 200,000 results and 0.79 at "
         "400,000."
     ),

@@ -1,6 +1,6 @@
 """The figures of the scale experiment that need Spark: a hot key, buckets, and 50 million tuples.
 
-What is measured stands in `scale_spark`. Costs: about 1.5 s a micro-batch of 550,000 rows on 2 quiet cores.
+What is measured stands in `spark_runs`. Costs: about 1.5 s a micro-batch of 550,000 rows on 2 quiet cores.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from statistics import median
 import numpy as np
 
 from streamjoin.figure import Chart
-from streamjoin.lab import scale_text
 from streamjoin.lab.experiment import Statement
 from streamjoin.lab.parts import Context, Figure, Table
-from streamjoin.lab.scale_local import anywhere, grown, per_tenfold, with_hot_key
-from streamjoin.lab.scale_spark import Seen, at_size, follow, hottest_task, near_empty, open_session, written
-from streamjoin.lab.scale_text import FULL_ONLY, ISSUE, SEED, explained, slope
+from streamjoin.lab.scale import text
+from streamjoin.lab.scale.experiment.spark_runs import (
+    Seen,
+    at_size,
+    follow,
+    hottest_task,
+    near_empty,
+    open_session,
+    written,
+)
+from streamjoin.lab.scale.local import anywhere, grown, per_tenfold, with_hot_key
+from streamjoin.lab.scale.text import FULL_ONLY, ISSUE, SEED, explained, slope
 
 _HOT, _HOT_BUCKETS = 1 / 3, 8
 _ROWS = 220_000
@@ -74,7 +82,7 @@ def hot(context: Context) -> list[Figure]:
         "local": {name: [point.to_json() for point in points] for name, points in lines.items()},
         "spark": {name: one.to_json() for name, one in seen.items()},
     }
-    return [Figure("scale-hot", *scale_text.HOT, claims, [chart], table, series=series)]
+    return [Figure("scale-hot", *text.HOT, claims, [chart], table, series=series)]
 
 
 def state(context: Context) -> list[Figure]:
@@ -113,7 +121,7 @@ def state(context: Context) -> list[Figure]:
         ["tuples held", "micro-batch, ms", "state, MB"],
         [[place, time, place * tuple_bytes / 1e6] for place, time in times.items()],
     )
-    return [Figure("scale-spark", *scale_text.SPARK, claims, [chart], table, series={"seen": seen.to_json()})]
+    return [Figure("scale-spark", *text.SPARK, claims, [chart], table, series={"seen": seen.to_json()})]
 
 
 def buckets(context: Context) -> list[Figure]:
@@ -165,7 +173,7 @@ def _of_buckets(seen: list[Seen], full: int) -> Figure:
     ]
     return Figure(
         "scale-buckets",
-        *scale_text.BUCKETS,
+        *text.BUCKETS,
         [slope("scale-buckets-32", "on Spark, 32 buckets by 2").measured([factor])],
         [Chart("Time of a micro-batch", "buckets, in two tasks", "ms", lines)],
         Table(columns, rows),

@@ -1,6 +1,6 @@
 """A cluster on paper, from costs measured on one machine: the time of a micro-batch, and what is full first.
 
-    python -m streamjoin.lab.scale_model out/scale.json      # the tables of docs/scaling.md
+    python -m streamjoin.lab.scale.model out/scale.json      # the tables of docs/scaling.md
 
 R rows a second, a micro-batch every T seconds, S = executors · cores slots, B buckets in min(B, S) tasks, N
 tuples held:

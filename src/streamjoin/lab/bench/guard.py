@@ -25,7 +25,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from streamjoin.lab import bench_operator, bench_spark
+from streamjoin.lab.bench import on_spark, operator
 from streamjoin.lab.experiment import Claim, machine, versions
 
 STORED = Path("docs/results/bench.json")
@@ -122,8 +122,8 @@ def measured() -> dict[str, Any]:
     def step(what: str) -> None:
         print(f"  {what}", file=sys.stderr, flush=True)
 
-    operator = bench_operator.measure(step)
-    ratios = {**bench_spark.measure(step), **operator.ratios}
+    operator = operator.measure(step)
+    ratios = {**on_spark.measure(step), **operator.ratios}
     return {
         "experiment": "bench",
         "machine": machine(),

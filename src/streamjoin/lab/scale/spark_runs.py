@@ -1,6 +1,6 @@
 """The same growth on Spark, whole micro-batches: state, a hot key, and the number of buckets.
 
-All queries are the join of `scale_local` on files, a file a micro-batch, in one session of two cores;
+All queries are the join of `local` on files, a file a micro-batch, in one session of two cores;
 each answer is compared with the batch join's sums. Times are trigger times: all that a micro-batch takes.
 
 A near-empty batch (22 rows) at the end of a query tells what a bucket costs that has nothing to do: the slope
@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 
 from streamjoin.api import join, stream
 from streamjoin.lab import contender
+from streamjoin.lab.bench.one_session import Ran, Stage, Stages, ran
 from streamjoin.lab.contender import Task
-from streamjoin.lab.one_session import Ran, Stage, Stages, ran
-from streamjoin.lab.scale_local import Batch
+from streamjoin.lab.scale.local import Batch
 from streamjoin.lab.throughput import Data
 from streamjoin.plan.safety import UnboundedState
 from streamjoin.spark.session import session

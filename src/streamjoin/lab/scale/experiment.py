@@ -1,7 +1,7 @@
 """Scale on one machine: what a batch takes and holds as state, open keys, a hot key and buckets grow.
 
-The operator alone is measured here, in CPU seconds; whole micro-batches on Spark in `scale_on_spark`. A slope
-is a factor per tenfold: the time of a batch at 10 n by that at n. `scale_model` makes the costs of a larger
+The operator alone is measured here, in CPU seconds; whole micro-batches on Spark in `on_spark`. A slope
+is a factor per tenfold: the time of a batch at 10 n by that at n. `model` makes the costs of a larger
 cluster of the numbers on Spark (docs/scaling.md).
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from streamjoin.figure import Chart
-from streamjoin.lab import scale_on_spark, scale_text
 from streamjoin.lab.experiment import Claim
 from streamjoin.lab.parts import Context, Figure, Part, Reported, Table
-from streamjoin.lab.scale_local import ROWS, Point, anywhere, grown, open_keys, per_tenfold
-from streamjoin.lab.scale_text import FULL_ONLY, SEED, explained, slope
+from streamjoin.lab.scale import on_spark, text
+from streamjoin.lab.scale.local import ROWS, Point, anywhere, grown, open_keys, per_tenfold
+from streamjoin.lab.scale.text import FULL_ONLY, SEED, explained, slope
 
 _SIZES = (500_000, 5_000_000, 50_000_000)
 _KEYS = (10_000, 100_000, 1_000_000)
@@ -33,7 +33,7 @@ def state(context: Context) -> list[Figure]:
         first.measured([per_tenfold(each)[0] for each in (points, *early)]),
         last.open(FULL_ONLY) if context.quick else last.measured(per_tenfold(points)[1:]),
     ]
-    return [_figure("scale-state", scale_text.STATE, claims, "tuples held", points)]
+    return [_figure("scale-state", text.STATE, claims, "tuples held", points)]
 
 
 def keys(context: Context) -> list[Figure]:
@@ -48,10 +48,10 @@ def keys(context: Context) -> list[Figure]:
         )
         for number, (fewer, more) in enumerate(pairwise(_KEYS))
     ]
-    return [_figure("scale-keys", scale_text.KEYS, claims, "keys open", rounds[0])]
+    return [_figure("scale-keys", text.KEYS, claims, "keys open", rounds[0])]
 
 
-def _figure(name: str, text: scale_text.Text, claims: Sequence[Claim], x: str, points: list[Point]) -> Figure:
+def _figure(name: str, text: text.Text, claims: Sequence[Claim], x: str, points: list[Point]) -> Figure:
     sizes = [point.size for point in points]
     held = {
         "state": (sizes, [point.state_bytes / 1e6 for point in points]),
@@ -81,9 +81,9 @@ def parts() -> Sequence[Part]:
     return [
         Part("scale-keys", "a million open keys", (10, 30), keys),
         Part("scale-state", "the operator alone to 50 million tuples", (15, 70), state),
-        Part("scale-hot", "one key with a third of all tuples", (50, 60), scale_on_spark.hot),
-        Part("scale-buckets", "1 to 32 buckets on Spark", (60, 120), scale_on_spark.buckets),
-        Part("scale-spark", "50 million tuples on Spark", (70, 220), scale_on_spark.state),
+        Part("scale-hot", "one key with a third of all tuples", (50, 60), on_spark.hot),
+        Part("scale-buckets", "1 to 32 buckets on Spark", (60, 120), on_spark.buckets),
+        Part("scale-spark", "50 million tuples on Spark", (70, 220), on_spark.state),
     ]
 
 

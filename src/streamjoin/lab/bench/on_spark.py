@@ -27,9 +27,9 @@ from streamjoin.lab import (
     semistream_spark,
     throughput,
 )
+from streamjoin.lab.bench.one_session import ran
 from streamjoin.lab.chain_contender import ChainTask
 from streamjoin.lab.contender import Engine, Task
-from streamjoin.lab.one_session import ran
 from streamjoin.lab.semistream_contender import SemiTask
 from streamjoin.sources.zipf import ZipfStreams
 from streamjoin.spark.session import session
