@@ -122,13 +122,13 @@ def measured() -> dict[str, Any]:
     def step(what: str) -> None:
         print(f"  {what}", file=sys.stderr, flush=True)
 
-    operator = operator.measure(step)
-    ratios = {**on_spark.measure(step), **operator.ratios}
+    alone = operator.measure(step)
+    ratios = {**on_spark.measure(step), **alone.ratios}
     return {
         "experiment": "bench",
         "machine": machine(),
         "versions": versions(),
-        "claims": operator.claims,
+        "claims": alone.claims,
         "ratios": {name: {"says": says, "runs": runs} for name, (says, runs) in ratios.items()},
     }
 

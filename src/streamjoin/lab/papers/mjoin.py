@@ -303,8 +303,8 @@ def _figure_9(runs: Mapping[str, Runs], marks: Mapping[str, list[int]], *, quick
 
 _NOTES_9 = (
     (
-        "XJoin's steep end with 32 MB is its last stage: pairs with what is on disk. With little memory it reads "
-        "runs there more than once, so this is XJoin as it is here, not the least it could cost."
+        "XJoin's steep end with 32 MB is its last stage: pairs with what is on disk. With little memory it "
+        "reads runs there more than once, so this is XJoin as it is here, not the least it could cost."
     ),
     (
         "Where MJoin does not win: in turns of 20 to 10,000 tuples and up to 2 million results XJoin without "

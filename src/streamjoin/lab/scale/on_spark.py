@@ -13,7 +13,7 @@ from streamjoin.figure import Chart
 from streamjoin.lab.experiment import Statement
 from streamjoin.lab.parts import Context, Figure, Table
 from streamjoin.lab.scale import text
-from streamjoin.lab.scale.experiment.spark_runs import (
+from streamjoin.lab.scale.spark_runs import (
     Seen,
     at_size,
     follow,
