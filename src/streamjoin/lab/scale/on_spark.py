@@ -13,6 +13,7 @@ from streamjoin.figure import Chart
 from streamjoin.lab.experiment import Statement
 from streamjoin.lab.parts import Context, Figure, Table
 from streamjoin.lab.scale import text
+from streamjoin.lab.scale.local import anywhere, grown, per_tenfold, with_hot_key
 from streamjoin.lab.scale.spark_runs import (
     Seen,
     at_size,
@@ -22,7 +23,6 @@ from streamjoin.lab.scale.spark_runs import (
     open_session,
     written,
 )
-from streamjoin.lab.scale.local import anywhere, grown, per_tenfold, with_hot_key
 from streamjoin.lab.scale.text import FULL_ONLY, ISSUE, SEED, explained, slope
 
 _HOT, _HOT_BUCKETS = 1 / 3, 8
