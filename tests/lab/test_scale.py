@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamjoin.lab.scale.experiment import local
+from streamjoin.lab.scale import local
 from streamjoin.lab.scale.local import Point, anywhere, grown, open_keys, per_tenfold, with_hot_key
 from streamjoin.lab.scale.model import Cluster, Costs, predicted
 

@@ -2,8 +2,8 @@
 
 Started as `python -m streamjoin.lab.peers.spark_job <task as JSON>`; prints a `work.Measured`. It reads the
 CSV files of a work, one file of each input a micro-batch, and sinks the result without writing it; the answer
-is observed on the way. Start-up is the JVM and the session; the job begins with the query's start. Bytes of
-state: of this library its own gauge, of Spark's stores what it calls memory used, with RocksDB's files.
+is observed on the way. Start-up is the JVM, the session, and the same query on a few rows (`warming`). Bytes
+of state: of this library its own gauge, of Spark's stores what it calls memory used, with RocksDB's files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from streamjoin.api import join, stream
 from streamjoin.enriched import master
 from streamjoin.lab.contender import Engine, Task, cpu_seconds, observed, start
+from streamjoin.lab.peers.warming import first_rows
 from streamjoin.lab.peers.work import Check, Work
 from streamjoin.lab.peers.works import scan_sql
 from streamjoin.plan.safety import UnboundedState
@@ -130,12 +131,10 @@ def run(task: SparkTask) -> dict[str, Any]:
     began = time.time()
     spark = start(Task(task.engine, task.folder))
     check = Check(**task.check)
-    plain, mixed = (F.expr(each) for each in check.sql())
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnboundedState)
-            joined = JOBS[task.job](task, frames(spark, task), checkpoint)
-        out = observed(joined, plain, mixed)
+    with first_rows(task.folder, task.inputs) as short, _checkpoint() as checkpoint:
+        _until_done(_query(spark, replace(task, folder=short), check, checkpoint), checkpoint)
+    with _checkpoint() as checkpoint:
+        out = _query(spark, task, check, checkpoint)
         started, cpu = time.time(), cpu_seconds()
         progress = _until_done(out, checkpoint)
         ended, cpu = time.time(), cpu_seconds() - cpu
@@ -154,6 +153,18 @@ def run(task: SparkTask) -> dict[str, Any]:
         "state": [(_end(batch) - started, *_state(task, batch)) for batch in progress],
         "extra": {"trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in progress]},
     }
+
+
+def _checkpoint() -> Any:
+    return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+
+
+def _query(spark: SparkSession, task: SparkTask, check: Check, checkpoint: str) -> DataFrame:
+    """The rows of the job, counted and summed on the way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnboundedState)
+        joined = JOBS[task.job](task, frames(spark, task), checkpoint)
+    return observed(joined, *(F.expr(each) for each in check.sql()))
 
 
 def _until_done(frame: DataFrame, checkpoint: str) -> list[dict[str, Any]]:
