@@ -4,7 +4,7 @@ Every engine reads the same files in the same run, each in processes of its own,
 are rows read by the seconds of the whole job, start-up apart. An engine that fails or answers wrongly has no
 number: a claim against it stays open, and the figure's notes say why.
 
-Cost: about 12 s an engine and work in the quick form (3 batches), up to a minute in the full one (8 batches).
+Cost: about 12 s an engine and work in the quick form (3 batches), up to a minute in the full one (5 batches).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamjoin.lab.peers.work import WEIGHTS, Failed, Measured, run_contender
 from streamjoin.lab.peers.works import Checked, scan_sql
 from streamjoin.lab.postgres import Server
 
-BATCHES, QUICK_BATCHES = 8, 3
+BATCHES, QUICK_BATCHES = 5, 3
 _TIMEOUT_S = 300.0
 _ISSUE = "issue 8"
 Found = Measured | Failed
@@ -328,9 +328,9 @@ def _series(given: Checked, found: Found) -> dict[str, object]:
 def parts() -> Sequence[Part]:
     """What this file adds to the experiment `peers`."""
     return [
-        Part("basics-two-way", "two streams on a key, six engines", (80, 230), two_way),
+        Part("basics-two-way", "two streams on a key, six engines", (80, 240), two_way),
         Part("basics-interval", "two streams within ten seconds", (40, 150), interval),
-        Part("basics-three-way", "three streams on a key", (55, 220), three_way),
+        Part("basics-three-way", "three streams on a key", (55, 200), three_way),
         Part("basics-lookup", "a stream with a table", (40, 60), lookup),
         Part("basics-scan", "the files alone", (25, 40), scan),
     ]

@@ -309,7 +309,7 @@ def overview(context: Context) -> Sequence[Figure]:
 
 def parts() -> Sequence[Part]:
     """A part for each query, and the picture of all."""
-    seconds = dict.fromkeys(SAYS, (1.0, 110.0)) | {"q20": (140.0, 330.0), "q23": (150.0, 360.0)}
+    seconds = dict.fromkeys(SAYS, (1.0, 90.0)) | {"q20": (110.0, 330.0), "q23": (110.0, 350.0)}
     each = [
         Part(f"nexmark {query}", f"NEXMark {query}: {SAYS[query]}", seconds[query], partial(one_query, query))
         for query in SAYS
