@@ -325,8 +325,7 @@ def on_tpch(context: Context) -> Figure:
             claims.append(said.open(name, says[memory], at_least(target)))
             continue
         made = said.claim(name, says[memory], at_least(target), ratios(found[memory], THIS))
-        even = "orders come evenly from two thirds of the customers, so hardly one pays for a place in the "
-        "cache"
+        even = "orders come evenly from two thirds of the customers: hardly one pays for a place in the cache"
         claims.append(because(made, f"{even}; {turns(found[memory], *PAIR)}"))
     skewed = f"orders with skew 1, memory 10 %: {_BY_MESH}"
     if others:

@@ -106,7 +106,7 @@ def _why(found: dict[float, Run], form: str) -> str:
         f"{1e3 * one[form][-1].loop_s:.1f} ms"
         for factor, one in sorted(found.items())
     ]
-    return f"around 1 memory is nearly as well used: {'; '.join(each)}"
+    return f"by factor: {'; '.join(each)}"
 
 
 def piece_size(context: Context) -> list[Figure]:
