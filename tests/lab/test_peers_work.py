@@ -73,3 +73,10 @@ def test_an_input_has_a_file_a_batch_and_all_in_one(tmp_path):
     assert (columns, rows) == ({"k": "BIGINT", "s": "STRING", "t": "BIGINT", "is_end": "BOOLEAN"}, 2)
     assert (tmp_path / "bid" / "00001.csv").read_text() == "1,a b,1000,false\n2,,,true\n"
     assert (tmp_path / "bid.csv").read_text() == "1,a b,1000,false\n2,,,true\n" * 2
+
+
+def test_files_of_an_input_have_times_in_their_order(tmp_path):
+    write_input(tmp_path, "a", [pa.table({"k": [i]}) for i in range(5)])
+    paths = sorted((tmp_path / "a").iterdir())
+    times = [path.stat().st_mtime for path in paths]
+    assert times == sorted(set(times))
