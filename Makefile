@@ -49,9 +49,9 @@ test-long: setup ## the tests that take minutes
 bench: setup ## is anything slower than at the last release? (RELEASE=1: store the result as that of a release)
 	@$(WITH_JAVA) $(BIN)/python -m streamjoin.lab.bench.guard $(if $(RELEASE),--store)
 
-papers: setup ## the four papers replayed, with a report (QUICK=1: within 10 minutes)
-peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: within 10 minutes)
-scale: setup ## as state, keys and buckets grow, with a report (QUICK=1: within 10 minutes)
+papers: setup ## the four papers replayed, with a report (QUICK=1: the short form)
+peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: the short form)
+scale: setup ## as state, keys and buckets grow, with a report (QUICK=1: the short form)
 papers peers scale:
 	@$(WITH_JAVA) $(BIN)/streamjoin lab run $@ $(if $(QUICK),--quick)
 
