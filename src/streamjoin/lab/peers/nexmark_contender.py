@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from streamjoin.errors import BadInput
 from streamjoin.lab.contender import Engine, Task, cpu_seconds, observed, start
 from streamjoin.lab.peers import nexmark_spark
 from streamjoin.lab.peers.nexmark_work import CHECKS, OVER, WINDOW_MS, delays
+from streamjoin.lab.peers.progress import ended, stored
 from streamjoin.lab.peers.warming import first_rows
 from streamjoin.lab.peers.work import Answer, Measured
 
@@ -147,7 +147,7 @@ def measured(spark: SparkSession, task: NexmarkTask, before: float) -> Measured:
         wall_s = time.perf_counter() - began
         cpu_s = cpu_seconds() - cpu_before
         progress = [json.loads(batch.json) for batch in query.recentProgress]
-    ends = [_end(batch) - began_at for batch in progress]
+    ends = [ended(batch) - began_at for batch in progress]
     if left is None:
         answers = [batch.get("observedMetrics", {}).get("answer") or {} for batch in progress]
         answer = Answer(*(sum(each.get(name) or 0 for each in answers) for name in ("rows", "sum", "mix")))
@@ -175,12 +175,6 @@ def _finished(writer: Any, checkpoint: str) -> Any:
     return query
 
 
-def _end(batch: Mapping[str, Any]) -> float:
-    """When a batch was done, in seconds since 1970."""
-    began = datetime.fromisoformat(batch["timestamp"]).timestamp()
-    return float(began + batch["durationMs"]["triggerExecution"] / 1000)
-
-
 def _held(task: NexmarkTask, batch: Mapping[str, Any]) -> tuple[int, int]:
     """Rows and bytes of state after a batch, as the engine counts them; for this library of its join."""
     ours = batch.get("observedMetrics", {}).get(f"streamjoin_{task.query}") or {}
@@ -188,10 +182,7 @@ def _held(task: NexmarkTask, batch: Mapping[str, Any]) -> tuple[int, int]:
         return int(ours["state_rows"]), int(ours["state_bytes"])
     if task.engine == "streamjoin":
         return 0, 0
-    operators = batch["stateOperators"]
-    kept = [one.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for one in operators]
-    used = [one["memoryUsedBytes"] for one in operators]
-    return sum(one["numRowsTotal"] for one in operators), sum(kept) + sum(used)
+    return stored(batch)
 
 
 def _detail(spark: SparkSession, task: NexmarkTask) -> str:

@@ -15,7 +15,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pyspark.sql import functions as F
 from streamjoin.api import join, stream
 from streamjoin.enriched import master
 from streamjoin.lab.contender import Engine, Task, cpu_seconds, observed, start
+from streamjoin.lab.peers.progress import ended, stored
 from streamjoin.lab.peers.warming import first_rows
 from streamjoin.lab.peers.work import Check, Work
 from streamjoin.lab.peers.works import scan_sql
@@ -137,7 +137,7 @@ def run(task: SparkTask) -> dict[str, Any]:
         out = _query(spark, task, check, checkpoint)
         started, cpu = time.time(), cpu_seconds()
         progress = _until_done(out, checkpoint)
-        ended, cpu = time.time(), cpu_seconds() - cpu
+        over, cpu = time.time(), cpu_seconds() - cpu
         detail = _detail(spark, task)
         spark.stop()
     answers = [batch["observedMetrics"].get("answer") or {} for batch in progress]
@@ -146,11 +146,11 @@ def run(task: SparkTask) -> dict[str, Any]:
         "engine": task.engine,
         "detail": detail,
         "startup_s": started - began,
-        "wall_s": ended - started,
+        "wall_s": over - started,
         "cpu_s": cpu,
         "answer": {name: sum(each.get(name) or 0 for each in answers) for name in ("rows", "sum", "mix")},
-        "first_result_s": None if first is None else _end(progress[first]) - started,
-        "state": [(_end(batch) - started, *_state(task, batch)) for batch in progress],
+        "first_result_s": None if first is None else ended(progress[first]) - started,
+        "state": [(ended(batch) - started, *_state(task, batch)) for batch in progress],
         "extra": {"trigger_ms": [batch["durationMs"]["triggerExecution"] for batch in progress]},
     }
 
@@ -179,11 +179,6 @@ def _until_done(frame: DataFrame, checkpoint: str) -> list[dict[str, Any]]:
             return progress
 
 
-def _end(batch: dict[str, Any]) -> float:
-    began = datetime.fromisoformat(batch["timestamp"]).timestamp()
-    return float(began + batch["durationMs"]["triggerExecution"] / 1000)
-
-
 def _ours(batch: dict[str, Any]) -> dict[str, Any]:
     told = [value for name, value in batch["observedMetrics"].items() if name.startswith("streamjoin_")]
     return told[0] if told else {}
@@ -194,12 +189,7 @@ def _state(task: SparkTask, batch: dict[str, Any]) -> tuple[int | None, int | No
     if task.engine == "streamjoin":
         told = _ours(batch)
         return told.get("state_rows"), told.get("state_bytes")
-    operators = batch["stateOperators"]
-    size = sum(
-        int(operator["memoryUsedBytes"]) + int(operator["customMetrics"].get("rocksdbSstFileSize", 0))
-        for operator in operators
-    )
-    return sum(int(operator["numRowsTotal"]) for operator in operators), size
+    return stored(batch)
 
 
 def _detail(spark: SparkSession, task: SparkTask) -> str:

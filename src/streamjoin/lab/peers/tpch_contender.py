@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from pyspark.sql import functions as F
 
 from streamjoin.errors import BadInput
 from streamjoin.lab.contender import Engine, Task, cpu_seconds, observed, start
+from streamjoin.lab.peers.progress import ended, stored
 from streamjoin.lab.peers.tpch_work import CHECK
 from streamjoin.lab.peers.work import Answer, Measured
 
@@ -83,7 +83,7 @@ def run(task: TpchTask) -> Measured:
         progress = [json.loads(batch.json) for batch in query.recentProgress]
         detail = _detail(spark, task)
         spark.stop()
-    ends = [_end(batch) - began_at for batch in progress]
+    ends = [ended(batch) - began_at for batch in progress]
     answers = [batch["observedMetrics"].get("answer") or {} for batch in progress]
     answer = Answer(*(sum(each.get(name) or 0 for each in answers) for name in ("rows", "sum", "mix")))
     first = next((at for at, each in zip(ends, answers, strict=True) if each.get("rows")), None)
@@ -96,21 +96,12 @@ def run(task: TpchTask) -> Measured:
     return Measured(task.engine, detail, startup_s, wall_s, cpu_s, answer, first, state, extra)
 
 
-def _end(batch: Mapping[str, Any]) -> float:
-    """When a batch was done, in seconds since 1970."""
-    began = datetime.fromisoformat(batch["timestamp"]).timestamp()
-    return float(began + batch["durationMs"]["triggerExecution"] / 1000)
-
-
 def _held(task: TpchTask, batch: Mapping[str, Any]) -> tuple[int, int]:
     """Tuples and bytes of state after a batch, as the engine counts them; ours without a cache."""
     if task.engine == "streamjoin":
         ours = batch["observedMetrics"].get("streamjoin_tpch") or {}
         return int(ours.get("state_rows", 0)), int(ours.get("state_bytes", 0))
-    operators = batch["stateOperators"]
-    kept = [one.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for one in operators]
-    used = [one["memoryUsedBytes"] for one in operators]
-    return sum(one["numRowsTotal"] for one in operators), sum(kept) + sum(used)
+    return stored(batch)
 
 
 def _detail(spark: SparkSession, task: TpchTask) -> str:
