@@ -230,6 +230,14 @@ class Batch:
         count = np.diff(start, append=len(values))
         return Groups(values[start], start, count, collided=bool((new_key != new_hash).any()))
 
+    @property
+    def collided(self) -> bool:
+        """Whether two keys of a sorted batch share a hash."""
+        if self.grouped:
+            return self.groups.collided
+        same_hash = self.hash[1:] == self.hash[:-1]
+        return bool(same_hash.any() and np.any(same_hash & ~adjacent_equal(self.keys)))
+
     def distinct_keys(self) -> Batch:
         """One row per key of a sorted batch, keys only."""
         keys = self.only_keys()

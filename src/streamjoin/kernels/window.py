@@ -50,7 +50,8 @@ class Span:
         inside: Mask = self.latest <= self.until
         return inside
 
-    def where(self, chosen: Mask) -> Span:
+    def at(self, chosen: Ints | Mask) -> Span:
+        """Some of the combinations."""
         return Span(self.latest[chosen], None if self.until is None else self.until[chosen])
 
 

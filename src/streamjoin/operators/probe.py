@@ -35,11 +35,12 @@ Find = Callable[[int, Batch], list[Hit]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Stored rows that a probe may take: for probe group g, rows start[g] : start[g] + count[g], or those
-    that stand in this stretch of `order`.
+    """Stored rows that a probe may take: of its key number `keys[i]` the rows from `start[i]` on, `count[i]`
+    of them, or those that stand in this stretch of `order`.
     """
 
     batch: Batch
+    keys: Ints  # ascending
     start: Ints
     count: Ints
     live: Mask | None = None  # None: all rows of `batch` are live
@@ -48,6 +49,20 @@ class Source:
     @property
     def times(self) -> Ints:
         return self.batch.time if self.order is None else self.batch.time[self.order]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Partial results by key: those of key number k are `count[k]`, from `start[k]` on."""
+
+    start: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, key: Ints, keys: int) -> Stretches:
+        """The key of each partial result ascends."""
+        count = np.bincount(key, minlength=keys)
+        return cls(np.cumsum(count) - count, count)
 
 
 @dataclass
@@ -66,7 +81,6 @@ class Probe:
     _looked: dict[int, Mask | None] = field(default_factory=dict)  # keys that were; None: all
     _counts: dict[int, Ints] = field(default_factory=dict)  # what an input holds of each key
     _found: Floats = field(init=False)  # combinations by key of the inputs visited: may be huge
-    _dense: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)  # by the id of a hit
     _visited: dict[int, Run] = field(default_factory=dict)  # by the id of rows that are in a frame now
 
     def __post_init__(self) -> None:
@@ -147,27 +161,29 @@ class Probe:
             yield frame
             return
         other, rest = remaining[0], remaining[1:]
+        stretches = Stretches.of(group, len(self._found))
         for source in self._sources(other, gather=bool(rest) and other not in self.tracked):
-            for parent, child, grown_span in self._pairs(source, group, span, self.windows_us[other]):
+            for parent, child, grown_span in self._pairs(source, stretches, span, self.windows_us[other]):
                 grown = {i: (batch, rows[parent]) for i, (batch, rows) in frame.items()}
                 grown[other] = (source.batch, child)
                 yield from self._extend(grown, group[parent], grown_span, rest)
 
     def _pairs(
-        self, source: Source, group: Ints, span: Span | None, window_us: int | None
+        self, source: Source, partial: Stretches, span: Span | None, window_us: int | None
     ) -> Iterator[tuple[Ints, Ints, Span | None]]:
         """Partial results and stored rows that go together, in frames."""
-        start, count = source.start[group], source.count[group]
+        key, parents = expand(partial.start[source.keys], partial.count[source.keys])
+        start, count = source.start[key], source.count[key]
         order: TimeOrder | None = None
-        if span is not None and count.sum() > _MANY * (len(group) + source.count.sum()):
+        if span is not None and count.sum() > _MANY * (len(parents) + source.count.sum()):
             order = TimeOrder.of(source.times, source.start, source.count)
         if order is not None and span is not None:
-            start, count = order.between(group, span, window_us)
-        parents = np.flatnonzero(count)
-        for cut in bounded_slices(count[parents], limit=self.frame_rows):
-            chosen = parents[cut]
-            parent, child = expand(start[chosen], count[chosen])
-            parent = chosen[parent]
+            start, count = order.between(key, span.at(parents), window_us)
+            some = np.flatnonzero(count)
+            start, count, parents = start[some], count[some], parents[some]
+        for cut in bounded_slices(count, limit=self.frame_rows):
+            parent, child = expand(start[cut], count[cut])
+            parent = parents[cut][parent]
             if order is not None:
                 child = order.rows[child]
             if source.order is not None:
@@ -181,7 +197,7 @@ class Probe:
                 grown = span.grown(parent, span_of(source.batch.time[child], windows))
             sure = order is not None and not source.batch.layout.until  # else the window is the widest of all
             if grown is not None and not sure and not (inside := grown.valid()).all():
-                parent, child, grown = parent[inside], child[inside], grown.where(inside)
+                parent, child, grown = parent[inside], child[inside], grown.at(inside)
             if len(parent):
                 yield parent, child, grown
 
@@ -194,19 +210,10 @@ class Probe:
             yield _gathered(hits, len(self.rows.groups), self.rows.layout)
             return
         for hit in hits:
-            start, count = self._stretches(hit)
             live = None if hit.run.dead is None else ~hit.run.dead
             batch = hit.run.batch
             self._visited[id(batch)] = hit.run
-            yield Source(batch, start, count, live)
-
-    def _stretches(self, hit: Hit) -> tuple[Ints, Ints]:
-        """For every key of the rows, where a run has it and how often; made once, asked for every frame."""
-        if id(hit) not in self._dense:
-            start, count = np.zeros((2, len(self.rows.groups)), np.int64)
-            start[hit.probe], count[hit.probe] = hit.start, hit.count
-            self._dense[id(hit)] = start, count
-        return self._dense[id(hit)]
+            yield Source(batch, hit.probe, hit.start, hit.count, live)
 
 
 def _held(hits: list[Hit], groups: int) -> Ints:
@@ -227,4 +234,5 @@ def _gathered(hits: list[Hit], groups: int, layout: Layout) -> Source:
     order = np.argsort(label, kind="stable")
     count = np.bincount(label, minlength=groups)
     batch = concat(parts[0].layout if parts else layout, parts)
-    return Source(batch, np.cumsum(count) - count, count, order=order)
+    keys, start = np.flatnonzero(count), np.cumsum(count) - count
+    return Source(batch, keys, start[keys], count[keys], order=order)

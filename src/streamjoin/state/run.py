@@ -21,6 +21,7 @@ import numpy as np
 
 from streamjoin.batch import Batch, Ints, Layout, Mask
 from streamjoin.errors import InvariantBroken
+from streamjoin.kernels.hash_index import HashIndex
 from streamjoin.kernels.match import any_by_group, expand, find_stretches, match_repeated, match_unique
 from streamjoin.keys import equal_at
 from streamjoin.punctuation import Range
@@ -28,7 +29,9 @@ from streamjoin.state.ranges import code_bounds, codes
 from streamjoin.state.residency import Residency
 
 _NONE: Ints = np.empty(0, np.int64)
-_BUILT = ("_by_time", "_by_value")  # orders over the rows, built on first need
+_ORDERS = ("_by_time", "_by_value")  # over the rows, built on first need
+_SHORT_ROWS = 4096  # a run up to here is searched as fast without an index
+_ROWS_A_KEY = 16  # an index reads every row: it pays from one key asked for so many rows on
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Run:
     home: Residency | None = None
     arrived: Ints | None = None  # the turn in which each row came, where joining may wait
     left: int | None = None  # and the turn in which the rows left memory
+    asked: int = 0  # keys that were looked for here
     dead_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +87,7 @@ class Run:
         """Let go of the rows and what was built over them; flags and extent stay."""
         self.known_extent, self.known_collided = self.extent, self.collided
         self.held = None
-        for built in _BUILT:
+        for built in (*_ORDERS, "_index"):
             self.__dict__.pop(built, None)
 
     def __len__(self) -> int:
@@ -111,7 +115,9 @@ class Run:
         if self.held is None:
             return 0
         groups = 24 * len(self.held.groups) if self.held.grouped else 0
-        return self.held.nbytes + groups + 16 * len(self.held) * sum(name in self.__dict__ for name in _BUILT)
+        orders = 16 * len(self.held) * sum(name in self.__dict__ for name in _ORDERS)
+        index = self._index.nbytes if "_index" in self.__dict__ else 0
+        return self.held.nbytes + groups + orders + index
 
     @property
     def born(self) -> int:
@@ -130,7 +136,7 @@ class Run:
     def collided(self) -> bool:
         """Whether two keys of this run share a hash."""
         if self.known_collided is None:
-            self.known_collided = self.batch.groups.collided
+            self.known_collided = self.batch.collided
         return self.known_collided
 
     @property
@@ -153,6 +159,26 @@ class Run:
             return [coded[i] for i in order], np.array(order, np.int64)
         by_code = np.argsort(coded, kind="stable")
         return coded[by_code], by_code
+
+    @cached_property
+    def _index(self) -> HashIndex:
+        return HashIndex.of(self.batch.hash)
+
+    def find(self, hashes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Which of ascending hashes without repeats are here, where no two keys share one: their positions,
+        and for each the start and length of its rows.
+
+        A run that was just mapped from a file is searched as it is, and indexed once enough was asked of it.
+        """
+        batch = self.batch
+        self.asked += len(hashes)
+        if len(self) <= _SHORT_ROWS:
+            mine = batch.groups
+            left, right = match_unique(hashes, mine.hash)
+            return left, mine.start[right], mine.count[right]
+        if _ROWS_A_KEY * self.asked < len(self):
+            return find_stretches(hashes, batch.hash)
+        return self._index.find(hashes)
 
     def groups_within(self, pattern: Range) -> Ints:
         """The groups whose (single) key lies in a range, ascending."""
@@ -273,9 +299,7 @@ class Hit:
 def match(probe: Batch, run: Run) -> Hit:
     """The keys that a sorted probe and a run share, verified on the real key columns.
 
-    Runs of a tier cover hash ranges, so only that part of the probe is searched. A run that is
-    far longer than the probe is searched as it is: its groups may not be known yet (it was just
-    mapped from a file), and finding them would touch every row.
+    Runs of a tier cover hash ranges, so only that part of the probe is searched.
     """
     ours = probe.groups
     low, high = run.hash_bounds
@@ -289,12 +313,8 @@ def match(probe: Batch, run: Run) -> Hit:
         theirs = batch.groups
         left, right = match_repeated(searched, theirs.hash)
         start, count = theirs.start[right], theirs.count[right]
-    elif batch.grouped or len(batch) < 4 * len(searched):
-        theirs = batch.groups
-        left, right = match_unique(searched, theirs.hash)
-        start, count = theirs.start[right], theirs.count[right]
     else:
-        left, start, count = find_stretches(searched, batch.hash)
+        left, start, count = run.find(searched)
     if len(left) == 0:
         return Hit(run, left, start, count)
     left = left + first
