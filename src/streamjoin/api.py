@@ -262,8 +262,8 @@ class Joined:
 
         `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
         """
-        figures = metrics if isinstance(metrics, Mapping) else metrics.asDict()
-        return advice(self.plan.streams, figures)
+        figures = dict(metrics if isinstance(metrics, Mapping) else metrics.asDict())
+        return advice(self.plan.streams, figures | (figures.get("seen") or {}))
 
     def group_by(self, *columns: str) -> GroupedBy:
         """Add results up by the join's key (and further columns): `.agg(name=(column, function), …)`."""

@@ -1,8 +1,9 @@
 """What a join on Spark counts, kept: a listener that writes JSON lines, and the curve of its state.
 
 Spark delivers `observedMetrics["streamjoin_<join name>"]` with every micro-batch's progress:
-counters `<input>_<counter>` of that batch, and gauges over all buckets. The log holds one line
-per batch and join, so that it can be read while the query runs.
+counters `<input>_<counter>` of that batch, gauges over all buckets, and in `seen` what the monitor
+saw of each input. The log holds one line per batch and join, so that it can be read while the query
+runs.
 """
 
 from __future__ import annotations

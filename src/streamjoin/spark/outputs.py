@@ -10,7 +10,7 @@ of nested types. A join that feeds another also emits what is over beyond single
 under the number of the bucket that tells it, promises about a later key (CARRIED) in the same way, and
 how far event time has got.
 
-In both, each bucket adds one row per metric and batch: `_id` is its number, `_m` its value.
+In both, each bucket adds a row for each metric of a batch: `_id` is its number, `_m` its value.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RowsOnly:
                 yield _frame(table.slice(start, FRAME_ROWS))
 
     def metrics(self, values: list[int]) -> pd.DataFrame:
-        """One row for each metric."""
+        """One row for each metric that is not zero."""
         return _metrics(values, self.schema)
 
 
@@ -103,7 +103,7 @@ class Packed:
         yield _frame(pa.table([[value] for value in values], schema=self.schema))
 
     def metrics(self, values: list[int]) -> pd.DataFrame:
-        """One row for each metric."""
+        """One row for each metric that is not zero."""
         return _metrics(values, self.schema)
 
 
@@ -115,9 +115,10 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _metrics(values: list[int], schema: pa.Schema) -> pd.DataFrame:
-    columns = [pa.nulls(len(values), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
-    ids = pa.array(range(len(values)), pa.int32())
-    return _frame(pa.table([*columns, ids, pa.array(values, pa.int64())], schema=schema))
+    told = {i: value for i, value in enumerate(values) if value}  # zero is what is not told
+    columns = [pa.nulls(len(told), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
+    both = pa.array(told.keys(), pa.int32()), pa.array(told.values(), pa.int64())
+    return _frame(pa.table([*columns, *both], schema=schema))
 
 
 def can_be_direct(output: pa.Schema) -> bool:

@@ -42,8 +42,8 @@ PACKED = "bucket int, input int, blob binary"
 PACKED_ARROW = pa.schema(
     [pa.field("bucket", pa.int32()), pa.field("input", pa.int32()), pa.field("blob", pa.binary())]
 )
-TASK_BYTES = 64 << 20  # rows a task collects before it packs them
-BLOB_BYTES = 16 << 20  # the largest blob, about
+TASK_BYTES = 16 << 20  # rows a task collects before it packs them
+BLOB_BYTES = 256 << 10  # the largest blob, about: an Arrow batch of 4,000 stays below its limit of 2 GB
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from streamjoin.operators.calibration import Outlook
 from streamjoin.operators.declared import declared
 from streamjoin.operators.elements import Counters
 from streamjoin.operators.monitor import Seen
+from streamjoin.operators.orders import Sequential
 from streamjoin.operators.snapshot import restore, store
 from streamjoin.operators.spec import JoinSpec
 from streamjoin.operators.stream_join import StreamJoin
@@ -45,10 +46,30 @@ TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, wh
 
 
 def metric_names(spec: JoinSpec) -> list[str]:
-    """The metrics of one bucket and batch, in the order of the emitted array."""
+    """The metrics of one bucket and batch, in the order of the emitted array; `seen_names` follow."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
-    seen = [f"{one.name}_{figure}" for one in spec.inputs for figure in SEEN]
-    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES, *seen]
+    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
+
+
+def seen_names(spec: JoinSpec) -> list[str]:
+    """What the monitor saw of each input."""
+    return [f"{one.name}_{figure}" for one in spec.inputs for figure in SEEN]
+
+
+def always_zero(spec: JoinSpec) -> set[str]:
+    """Metrics that cannot be anything else in this join."""
+    never = {
+        "invalidated": not spec.windowed,
+        "late": not spec.windowed,
+        "expired": all(one.ttl_us is None for one in spec.inputs),
+        "intermediate": len(spec.inputs) == 2,
+        "padded": not spec.how.preserved,
+        "waited": isinstance(spec.strategies.order, Sequential),
+    }
+    found = {f"{one.name}_{counter}" for one in spec.inputs for counter, so in never.items() if so}
+    found |= {f"{one.name}_duplicate_key" for one in spec.inputs if not one.unique}
+    found |= {f"{one.name}_null_time" for one in spec.inputs if not one.layout.timed}
+    return found | ({"groups"} if spec.grouping is None else set())
 
 
 class Stopwatch:

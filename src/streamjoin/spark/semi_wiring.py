@@ -32,13 +32,14 @@ from streamjoin.sources.tables import table_source
 from streamjoin.spark.buckets import bucket_labels
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.metrics import PREFIX
+from streamjoin.spark.observing import observed
 from streamjoin.spark.outputs import ROWS, Emitter, Packed, RowsOnly, can_be_direct, unpack_rows
 from streamjoin.spark.pack import PACKED, Packer
 from streamjoin.spark.semi_processor import STREAM, SemiBucket, TickPacker, metric_names
 from streamjoin.spark.session import check_session
 from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
 from streamjoin.spark.tick_source import TICK, TickSource
-from streamjoin.spark.wiring import check_names, default_buckets, direct_rows, observed
+from streamjoin.spark.wiring import check_names, default_buckets, direct_rows
 from streamjoin.state.pieces import StagedVersion, VersionStore
 
 Sink = Callable[[DataFrame, int], None]

@@ -25,9 +25,17 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _STREAMING
     + "checkpointing.FileSystemBasedCheckpointFileManager",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Batches of few rows instead of few bytes: Spark would compute the bytes so far for every row.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     # A worker forked from this daemon need not load the library first.
     "spark.python.daemon.module": "streamjoin.spark.daemon",
+    # A worker needs the same memory in every micro-batch: Arrow's allocator and C's keep what is free. Left
+    # alone they give it back, and asking for each page again is a quarter of a large micro-batch.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

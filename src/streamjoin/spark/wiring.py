@@ -39,6 +39,7 @@ from streamjoin.spark.buckets import bucket_labels
 from streamjoin.spark.chain import PASSED, PassedPacker
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.control import promises_of
+from streamjoin.spark.observing import observed
 from streamjoin.spark.outputs import (
     METRIC,
     ROWS,
@@ -51,7 +52,7 @@ from streamjoin.spark.outputs import (
     unpack_rows,
 )
 from streamjoin.spark.pack import PACKED, ControlPacker, Packer
-from streamjoin.spark.processor import BucketJoin, metric_names
+from streamjoin.spark.processor import BucketJoin, always_zero, metric_names, seen_names
 from streamjoin.spark.session import check_session
 
 # What a run costs differs from a local run: writing to the state store is dear, about 3 ms per MB and
@@ -125,7 +126,13 @@ class SparkJoin:
             "append",
             "none",
         )
-        return observed(joined, self.spec.name, metric_names(self.spec))
+        return observed(
+            joined,
+            self.spec.name,
+            metric_names(self.spec),
+            seen=seen_names(self.spec),
+            always_zero=always_zero(self.spec),
+        )
 
     def dataframe(self) -> DataFrame:
         """The result rows, by the shorter way where their types allow it."""
@@ -272,16 +279,6 @@ class SparkJoin:
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def observed(emitted: DataFrame, join: str, metrics: Sequence[str]) -> DataFrame:
-    """What the buckets of a join emit, without their metrics: those are observed."""
-    measures = [
-        F.coalesce(_over_buckets(name)(F.when(F.col(METRIC) == i, F.col("_m"))), F.lit(0)).alias(name)
-        for i, name in enumerate(metrics)
-    ]
-    found = emitted.observe(f"streamjoin_{join}", *measures)
-    return found.where(F.col(METRIC).isNull()).drop(METRIC, "_m")
-
-
 def _any_named(columns: Sequence[str]) -> Any:
     """Whether one of the columns has a value."""
     return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
@@ -310,11 +307,6 @@ def check_names(names: list[str]) -> None:
 def default_buckets(spark: SparkSession) -> int:
     """One bucket for each partition of a shuffle."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-
-
-def _over_buckets(metric: str) -> Any:
-    """How a metric of all buckets comes from each bucket's."""
-    return F.max if metric.endswith("_slack") else F.sum
 
 
 def _refuse_unbuilt(plan: Plan) -> None:
