@@ -19,7 +19,7 @@ from streamjoin.figure import Bars, Chart, Picture
 from streamjoin.lab.contender import Engine
 from streamjoin.lab.experiment import Claim, Statement
 from streamjoin.lab.parts import Context, Figure, Part, Table
-from streamjoin.lab.peers import works
+from streamjoin.lab.peers import nexmark, works
 from streamjoin.lab.peers.environments import BYTEWAX, flink, flink_with_jdbc, python_of
 from streamjoin.lab.peers.flink import Backend, Flink, run_flink, run_query
 from streamjoin.lab.peers.flink_sql import JOBS, FlinkQuery
@@ -235,9 +235,18 @@ def _flink_lookup(given: Checked, at: Flink | Failed) -> Found:
 
 
 def scan(context: Context) -> Sequence[Figure]:
-    """What reading costs, apart."""
+    """What reading costs, apart: of the two-way join's files, and of NEXMark q20's."""
+    two_streams = works.scan_of(_made(context, "scan", works.two_way).work)
+    context.step("scan: the files of NEXMark q20")
+    auctions = works.scan_of(nexmark.prepared(context, "q20"))
+    return [
+        _scan(context, two_streams, "basics-scan", "The scan alone"),
+        _scan(context, auctions, "nexmark-scan", "The scan of NEXMark's bids and auctions alone"),
+    ]
+
+
+def _scan(context: Context, given: Checked, name: str, title: str) -> Figure:
     at = flink(context.step)
-    given = works.scan_of(_made(context, "scan", works.two_way).work)
     parts = [f"SELECT {scan_sql(columns)} AS n FROM `{name}`" for name, columns in given.work.inputs.items()]  # noqa: S608
     query = FlinkQuery(" UNION ALL ".join(parts))
     contenders: dict[str, Contender] = {
@@ -245,13 +254,13 @@ def scan(context: Context) -> Sequence[Figure]:
         "flink-heap": lambda one: run_query(one.work, query, "heap", one.check, at, _TIMEOUT_S),
     }
     told = Told(
-        "basics-scan",
-        "The scan alone",
-        "The files of the two-way join, every column of every row read and nothing joined. This library "
-        "reads with Spark. Flink reads one file with one reader, to keep its order.",
+        name,
+        title,
+        "Every column of every row is read and nothing is joined. This library reads with Spark. Flink reads "
+        "one file with one reader, to keep its order.",
         "What part of the other figures is reading?",
     )
-    return [_figure(told, given, _raced(context, given, contenders), [])]
+    return _figure(told, given, _raced(context, given, contenders), [])
 
 
 def _rate(given: Checked, found: Measured) -> float:
@@ -332,5 +341,5 @@ def parts() -> Sequence[Part]:
         Part("basics-interval", "two streams within ten seconds", (40, 150), interval),
         Part("basics-three-way", "three streams on a key", (55, 200), three_way),
         Part("basics-lookup", "a stream with a table", (40, 60), lookup),
-        Part("basics-scan", "the files alone", (25, 40), scan),
+        Part("basics-scan", "the files alone", (50, 110), scan),
     ]

@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 
 Tables = Mapping[str, DataFrame]
 _NOW, _LONGEST = "0 seconds", "400 milliseconds"
-# A filter that does not read the event time is moved before the watermark, which would then miss marked rows.
-_LATER = "IF(is_end, NULL, {}) IS NOT NULL"
+# A filter that does not read the event time is moved before the watermark, which would then miss marked rows,
+# the last of which closes everything; so would be one that reads it in a way that can be taken apart. No time
+# is before 1970.
+_LATER = "NOT is_end OR unix_micros({}) < 0"
 
 
 def _data(rows: DataFrame) -> DataFrame:
@@ -37,8 +39,11 @@ def _q3(tables: Tables) -> DataFrame:
 
 def _in_time(tables: Tables, *bid_columns: str) -> DataFrame:
     """Bids in time; the join's condition holds both sides within a span that the watermarks pass."""
-    ended = F.expr("CASE WHEN is_end THEN date_time ELSE expires END")  # a marked row moves it too
-    auction = tables["auction"].withColumn("expires", ended).withWatermark("expires", _LONGEST)
+    known = {  # a marked row moves the watermark too; Spark would leave it out before, if it had no id
+        "id": F.expr("CASE WHEN is_end THEN -1 ELSE id END"),
+        "expires": F.expr("CASE WHEN is_end THEN date_time ELSE expires END"),
+    }
+    auction = tables["auction"].withColumns(known).withWatermark("expires", _LONGEST)
     bid = tables["bid"].withWatermark("date_time", _NOW).where(_LATER.format("date_time"))
     opened = auction.where(_LATER.format("expires")).selectExpr(
         "id", "seller", "category", "date_time AS opens", "expires"
