@@ -14,7 +14,7 @@ A null key is never finished. The rows that have one (outer and anti joins) are 
 leave when every input that can bring such rows has ended.
 
 Cost of a batch of b results against n partial rows: b to combine, b amortised log(n / b) to merge; a
-finished key costs a binary search per run.
+finished key costs a lookup per run.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ With windows, a partial result may go on with the tuples of a key whose times li
 searched where a key has many: worked number, a partial result with times 10 and 14 and windows of 5 each
 goes on with the times 9 to 15 of an input whose window is 5.
 
-Cost: a binary search per key and run; per result one gather for each input.
+Cost: a lookup per key and run (`kernels.hash_index`); per result one gather for each input.
 """
 
 from __future__ import annotations

@@ -314,14 +314,12 @@ _NOTES_9 = (
     ),
 )
 _WHY_9 = (
-    "XJoin's probing hardly grows here: a lookup is a binary search in sorted runs, not a scan of a hash "
+    "XJoin's probing hardly grows here: a lookup is a search in sorted runs, not a scan of a hash "
     "bucket that fills up (profile, 3,300 probes: 1.7 s of XJoin, 1.5 s of MJoin); MJoin asks for every "
     "tuple whether its key is punctuated, a third of its time. In whole batches the threshold is some 3 "
     "million results"
 )
-_WHY_GROWS = (
-    "a lookup is a binary search in sorted runs, so ten times the state is a few comparisons more in each"
-)
+_WHY_GROWS = "a lookup is a search in sorted runs, so ten times the state is a few comparisons more in each"
 
 
 def _figure_10(runs: Mapping[str, Runs], in_order: Runs, *, quick: bool) -> Figure:

@@ -170,7 +170,7 @@ def output_rate(context: Context) -> Sequence[Figure]:
 
 _WHY_9 = (
     "in whole batches making the results takes four fifths of the time of both (profile, window of 15 s: 4.9 "
-    "of 5.8 s) and probing, which a smaller state could save, 2 %: a probe is a binary search, not a walk "
+    "of 5.8 s) and probing, which a smaller state could save, 2 %: a probe is a search, not a walk "
     "along a list. Looking arriving tuples up among the punctuations and purging take 10 to 15 %"
 )
 
