@@ -140,7 +140,7 @@ def dead_rows_are_probed() -> Any:
 
     def sources(self: Probe, other: int, *, gather: bool) -> Any:
         found = good(self, other, gather=gather)
-        return [probe.Source(source.batch, source.start, source.count, None) for source in found]
+        return [replace(source, live=None) for source in found]
 
     return patch.object(Probe, "_sources", sources)
 
