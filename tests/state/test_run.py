@@ -231,3 +231,41 @@ def test_matched_flags_are_of_live_rows_and_cleared_never():
     assert len(run.unmatched(np.arange(4))) == 3
     assert np.count_nonzero(run.matched_between(0, 4)) == 1
     assert len(run.matched_between(0, 4)) == 3
+
+
+# ---------------------------------------------------------------- the index
+
+
+def indexed(run):
+    return "_index" in run.__dict__
+
+
+def test_a_long_run_is_indexed_once_enough_was_asked_of_it_and_finds_the_same():
+    keys = [key for key in range(3000) for _ in range(1 + key % 3)]
+    run, few, many = run_of(keys), sorted_batch([1, 2, 5000]), sorted_batch(range(0, 6000, 2))
+    before = match(few, run)
+    assert not indexed(run)
+    found = match(many, run)
+    assert indexed(run)
+    assert sorted(many.groups.start[found.probe].tolist()) == sorted(found.probe.tolist())
+    assert found.count.sum() == sum(1 + key % 3 for key in range(0, 3000, 2))
+    rows = np.concatenate([np.arange(a, a + n) for a, n in zip(found.start, found.count, strict=True)])
+    assert sorted(run.batch.keys[0].to_numpy()[rows].tolist()) == [key for key in keys if key % 2 == 0]
+    again = match(few, run)
+    assert [again.start.tolist(), again.count.tolist()] == [before.start.tolist(), before.count.tolist()]
+
+
+def test_an_index_counts_as_memory_and_goes_with_the_rows():
+    run = run_of(range(5000))
+    alone = run.resident_bytes
+    match(sorted_batch(range(5000)), run)
+    assert run.resident_bytes > alone
+    run.leave_memory()
+    assert not indexed(run)
+    assert run.asked == 0
+
+
+def test_a_short_run_is_not_indexed():
+    run = run_of(range(100))
+    match(sorted_batch(range(100)), run)
+    assert not indexed(run)

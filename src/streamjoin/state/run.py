@@ -59,7 +59,7 @@ class Run:
     home: Residency | None = None
     arrived: Ints | None = None  # the turn in which each row came, where joining may wait
     left: int | None = None  # and the turn in which the rows left memory
-    asked: int = 0  # keys that were looked for here
+    asked: int = 0  # keys that were looked for here while the rows are in memory
     dead_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Run:
     def leave_memory(self) -> None:
         """Let go of the rows and what was built over them; flags and extent stay."""
         self.known_extent, self.known_collided = self.extent, self.collided
-        self.held = None
+        self.held, self.asked = None, 0
         for built in (*_ORDERS, "_index"):
             self.__dict__.pop(built, None)
 
