@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from streamjoin.kernels import hash_index
 from streamjoin.kernels.window import span_of
 from streamjoin.operators import admission, arrival_order, deferral, intake, probe, snapshot, stream_join
 from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
@@ -122,6 +123,25 @@ def window_bound_is_exclusive() -> Any:
 @bug
 def collision_not_verified() -> Any:
     return patch.object(run, "equal_at", lambda left, rows, right, others: np.ones(len(rows), np.bool_))
+
+
+@bug
+def index_stops_at_the_start_of_a_cell() -> Any:
+    def first(self: Any, cell: Any, _: Any) -> Any:
+        return self.starts[cell.view(np.int64)].astype(np.int64)
+
+    return patch.object(hash_index.HashIndex, "_lower_bound", first)
+
+
+@bug
+def index_finds_one_row_of_a_key() -> Any:
+    good = hash_index.HashIndex.find
+
+    def find(self: Any, hashes: Any) -> Any:
+        found, start, count = good(self, hashes)
+        return found, start, np.minimum(count, 1)
+
+    return patch.object(hash_index.HashIndex, "find", find)
 
 
 @bug
