@@ -306,8 +306,11 @@ def _figure(told: Told, given: Checked, found: Mapping[str, Found], claims: Sequ
 
 
 def _bytes(found: Measured) -> tuple[list[float], list[float]] | None:
+    """Of what has a state at all."""
     points = [(0.0, 0.0), *((at, size / 1e6) for at, _, size in found.state if size is not None)]
-    return ([at for at, _ in points], [size for _, size in points]) if len(points) > 1 else None
+    return (
+        ([at for at, _ in points], [size for _, size in points]) if any(size for _, size in points) else None
+    )
 
 
 def _table(given: Checked, measured: Mapping[str, Measured]) -> Table:

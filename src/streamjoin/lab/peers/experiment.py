@@ -36,7 +36,7 @@ def experiments() -> Iterator[Reported]:
             "tpch": "TPC-H: orders, their lines, and customers",
         },
         parts,
-        required=4,
+        required=7,
         seed=0,
         said_by="What is asked",
     )

@@ -112,8 +112,12 @@ def lookup(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
 
 
 def scan(task: SparkTask, given: Frames, _: str) -> DataFrame:
-    """Every column of every input, no join."""
-    numbers = [frame.selectExpr(f"{scan_sql(task.inputs[name])} AS n") for name, frame in given.items()]
+    """Every column of every input, no join; of marked rows nothing."""
+    rows = {
+        name: frame.where("NOT is_end") if "is_end" in frame.columns else frame
+        for name, frame in given.items()
+    }
+    numbers = [frame.selectExpr(f"{scan_sql(task.inputs[name])} AS n") for name, frame in rows.items()]
     return reduce(lambda left, right: left.union(right), numbers)
 
 
