@@ -28,7 +28,7 @@ class MergePolicy:
     """When runs are rewritten: tiers of one size class by `fanout`, and at `dead_share` dead."""
 
     fanout: int = 6
-    run_bytes: int = 32 << 20
+    run_bytes: int = 128 << 20
     dead_share: float = 0.5
     smallest_class_rows: int = _SMALLEST_CLASS_ROWS
 
