@@ -1,4 +1,4 @@
-"""Where hashes stand in a sorted array, at a cost that hardly grows with the array.
+"""Where hashes stand in a sorted array without repeats, at a cost that hardly grows with the array.
 
 Hashes spread evenly over their range. So the range is cut into 8 to 16 fine cells for each value, and a bit
 says whether a cell has one: of a hash that is not there, mostly no more is read than that. Sixteen fine cells
@@ -26,7 +26,7 @@ _STEPS = 8  # in a cell; one that crowds is searched by halving instead
 
 @dataclass(frozen=True, slots=True)
 class HashIndex:
-    """Over at least one value, ascending."""
+    """Over at least one value, ascending, without repeats."""
 
     values: Ints
     low: np.uint64
@@ -34,7 +34,6 @@ class HashIndex:
     last: np.uint64  # the number of the last fine cell
     bits: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int32]  # of each coarse cell
-    repeats: bool  # whether some value stands there more than once
 
     @classmethod
     def of(cls, values: Ints) -> HashIndex:
@@ -53,28 +52,23 @@ class HashIndex:
             np.uint64(last),
             np.packbits(taken, bitorder="little"),
             starts,
-            bool(np.any(values[1:] == values[:-1])),
         )
 
     @property
     def nbytes(self) -> int:
         return self.bits.nbytes + self.starts.nbytes
 
-    def find(self, hashes: Ints) -> tuple[Ints, Ints, Ints]:
-        """Which of the hashes are there, by position, and for each the start and length of its stretch."""
+    def find(self, hashes: Ints) -> tuple[Ints, Ints]:
+        """Which of the hashes are there, by position, and where each of them is."""
         cells = (hashes.view(np.uint64) - self.low) >> self.shift
         np.minimum(cells, self.last, out=cells)  # of one beyond the ends: any cell, its values differ
         byte = self.bits[(cells >> np.uint64(3)).view(np.int64)]
         bit = (cells & np.uint64(7)).astype(np.uint8)
         (maybe,) = ((byte >> bit) & np.uint8(1)).view(np.bool_).nonzero()
-        start, sought = self._lower_bound(cells[maybe] >> _FINE_A_COARSE, hashes[maybe]), hashes[maybe]
-        (found,) = (self.values[start] == sought).nonzero()
-        found, start = maybe[found], start[found]
-        count = np.ones(len(found), np.int64)
-        if self.repeats:
-            (more,) = (self.values[np.minimum(start + 1, len(self.values) - 1)] == hashes[found]).nonzero()
-            count[more] = self.values.searchsorted(hashes[found[more]], side="right") - start[more]
-        return found, start, count
+        sought = hashes[maybe]
+        at = self._lower_bound(cells[maybe] >> _FINE_A_COARSE, sought)
+        (found,) = (self.values[at] == sought).nonzero()
+        return maybe[found], at[found]
 
     def _lower_bound(self, cell: npt.NDArray[np.uint64], sought: Ints) -> Ints:
         """The first value that is not below what is sought, from the start of its cell on; else the last."""

@@ -162,7 +162,9 @@ class Run:
 
     @cached_property
     def _index(self) -> HashIndex:
-        return HashIndex.of(self.batch.hash)
+        """Over the hashes of the rows, or of the keys where one has more rows."""
+        values = self.batch.hash
+        return HashIndex.of(self.batch.groups.hash if np.any(values[1:] == values[:-1]) else values)
 
     def find(self, hashes: Ints) -> tuple[Ints, Ints, Ints]:
         """Which of ascending hashes without repeats are here, where no two keys share one: their positions,
@@ -173,12 +175,14 @@ class Run:
         batch = self.batch
         self.asked += len(hashes)
         if len(self) <= _SHORT_ROWS:
-            mine = batch.groups
-            left, right = match_unique(hashes, mine.hash)
-            return left, mine.start[right], mine.count[right]
-        if _ROWS_A_KEY * self.asked < len(self):
+            found, at = match_unique(hashes, batch.groups.hash)
+        elif _ROWS_A_KEY * self.asked < len(self):
             return find_stretches(hashes, batch.hash)
-        return self._index.find(hashes)
+        else:
+            found, at = self._index.find(hashes)
+            if len(self._index.values) == len(self):
+                return found, at, np.ones(len(at), np.int64)
+        return found, batch.groups.start[at], batch.groups.count[at]
 
     def groups_within(self, pattern: Range) -> Ints:
         """The groups whose (single) key lies in a range, ascending."""
