@@ -118,9 +118,10 @@ def two_way(context: Context) -> Sequence[Figure]:
         "spark-rocksdb": _spark("spark-rocksdb", "two-way"),
         "flink-rocksdb": _flink("rocksdb", "two-way", at),
         "bytewax": _bytewax(python),
-        "spark-heap": _spark("spark-heap", "two-way"),
-        "flink-heap": _flink("heap", "two-way", at),
     }
+    if not context.quick:
+        contenders["spark-heap"] = _spark("spark-heap", "two-way")
+        contenders["flink-heap"] = _flink("heap", "two-way", at)
     found = _raced(context, given, contenders)
     claims = [
         _times(SPARK_TWO_WAY, given, found, "spark-rocksdb"),
@@ -166,10 +167,10 @@ def three_way(context: Context) -> Sequence[Figure]:
     contenders = {
         "streamjoin": _spark("streamjoin", "three-way"),
         "spark-rocksdb": _spark("spark-rocksdb", "three-way"),
-        "flink-rocksdb": _flink("rocksdb", "three-way", at),
         "flink-rocksdb-multi": _flink("rocksdb", "three-way-multi", at),
     }
     if not context.quick:
+        contenders["flink-rocksdb"] = _flink("rocksdb", "three-way", at)
         contenders["flink-heap-multi"] = _flink("heap", "three-way-multi", at)
         contenders["bytewax"] = _bytewax(python)
     found = _raced(context, given, contenders)
@@ -237,12 +238,13 @@ def _flink_lookup(given: Checked, at: Flink | Failed) -> Found:
 def scan(context: Context) -> Sequence[Figure]:
     """What reading costs, apart: of the two-way join's files, and of NEXMark q20's."""
     two_streams = works.scan_of(_made(context, "scan", works.two_way).work)
-    context.step("scan: the files of NEXMark q20")
-    auctions = works.scan_of(nexmark.prepared(context, "q20"))
-    return [
-        _scan(context, two_streams, "basics-scan", "The scan alone"),
-        _scan(context, auctions, "nexmark-scan", "The scan of NEXMark's bids and auctions alone"),
-    ]
+    figures = [_scan(context, two_streams, "basics-scan", "The scan alone")]
+    if not context.quick:
+        context.step("scan: the files of NEXMark q20")
+        auctions = works.scan_of(nexmark.prepared(context, "q20"))
+        title = "The scan of NEXMark's bids and auctions alone"
+        figures.append(_scan(context, auctions, "nexmark-scan", title))
+    return figures
 
 
 def _scan(context: Context, given: Checked, name: str, title: str) -> Figure:
