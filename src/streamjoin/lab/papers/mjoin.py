@@ -319,7 +319,7 @@ _WHY_9 = (
     "tuple whether its key is punctuated, a third of its time. In whole batches the threshold is some 3 "
     "million results"
 )
-_WHY_GROWS = "a lookup is a search in sorted runs, so ten times the state is a few comparisons more in each"
+_WHY_GROWS = "a key is looked up in sorted runs, long ones by an index: ten times the state hardly costs more"
 
 
 def _figure_10(runs: Mapping[str, Runs], in_order: Runs, *, quick: bool) -> Figure:
