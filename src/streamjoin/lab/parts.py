@@ -3,8 +3,9 @@
 A part runs some contenders and tells what came out as figures: what was run, what the paper (or the issue)
 says of it, the claims as measured, pictures. A run that was interrupted goes on with the first part that is
 not finished (`journal`); `report` makes one page of all figures. The time left is the time the parts left
-are expected to take, scaled by how those done in this run did. Worked number: of parts expected to take 60,
-120 and 30 s the first took 90, so there are (120 + 30) · 90 / 60 = 225 s left.
+are expected to take, scaled by how those done in this run did, with a minute as expected before them. Worked
+number: of parts expected to take 60, 120 and 30 s the first took 90, so (120 + 30) · (60 + 90) / (60 + 60) =
+187.5 s are left.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ class Reported:
     said_by: str  # who says what a figure is to show: "The paper says"
 
 
+_AS_EXPECTED_S = 60.0  # before it, so that a first part of a second says little
+
+
 class Pace:
     """How long the rest takes, from what was expected and what the parts done took.
 
@@ -86,14 +90,14 @@ class Pace:
     210.0
     >>> pace.done(60, 90)
     >>> pace.left()
-    225.0
+    187.5
     >>> pace.left(begun=100)  # so long ago the next part began
-    125.0
+    87.5
     """
 
     def __init__(self, expected: Sequence[float]) -> None:
         self.whole = float(sum(expected))
-        self._ahead, self._expected, self._took = self.whole, 0.0, 0.0
+        self._ahead, self._expected, self._took = self.whole, _AS_EXPECTED_S, _AS_EXPECTED_S
 
     @property
     def behind(self) -> float:
@@ -108,8 +112,7 @@ class Pace:
             self._took += took
 
     def left(self, begun: float = 0.0) -> float:
-        scale = self._took / self._expected if self._expected else 1.0
-        return max(self._ahead * scale - begun, 0.0)
+        return max(self._ahead * self._took / self._expected - begun, 0.0)
 
 
 def in_words(seconds: float) -> str:

@@ -342,9 +342,9 @@ def _series(given: Checked, found: Found) -> dict[str, object]:
 def parts() -> Sequence[Part]:
     """What this file adds to the experiment `peers`."""
     return [
-        Part("basics-two-way", "two streams on a key, six engines", (80, 240), two_way),
-        Part("basics-interval", "two streams within ten seconds", (40, 150), interval),
-        Part("basics-three-way", "three streams on a key", (55, 200), three_way),
-        Part("basics-lookup", "a stream with a table", (40, 60), lookup),
-        Part("basics-scan", "the files alone", (50, 110), scan),
+        Part("basics-two-way", "two streams on a key", (100, 240), two_way),
+        Part("basics-interval", "two streams within ten seconds", (85, 150), interval),
+        Part("basics-three-way", "three streams on a key", (105, 200), three_way),
+        Part("basics-lookup", "a stream with a table", (70, 60), lookup),
+        Part("basics-scan", "the files alone", (25, 110), scan),
     ]

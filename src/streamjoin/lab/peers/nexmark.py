@@ -11,7 +11,7 @@ the JVM is warm. Claims beside Spark go by the second, as in the other experimen
 first. Worked number: q20 reads 360,000 auctions and 5,520,000 bids, 980,000 rows a batch; with 6 batches of
 9, 5, 4, 4, 4 and 4 s that is 196,000 rows/s over all and 245,000 in the last half.
 
-With --quick only q20 and q23 are run, on as few events as the others, and no claim is judged by that.
+With --quick only q20 is run, on as few events as those without a claim, and no claim is judged by that.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def contend(work: Work, engine: str, step: Callable[[str], None]) -> Outcome:
 
 def one_query(query: str, context: Context) -> Sequence[Figure]:
     """All engines on a query, in rotated rounds where a claim is made."""
-    if context.quick and query not in _CLAIMED:
+    if context.quick and query != "q20":
         return []
     context.step(f"{query}: files and the expected answer")
     work = prepared(context, query)
@@ -324,7 +324,7 @@ def overview(context: Context) -> Sequence[Figure]:
 
 def parts() -> Sequence[Part]:
     """A part for each query, and the picture of all."""
-    seconds = dict.fromkeys(SAYS, (1.0, 90.0)) | {"q20": (110.0, 600.0), "q23": (110.0, 600.0)}
+    seconds = dict.fromkeys(SAYS, (1.0, 90.0)) | {"q20": (90.0, 600.0), "q23": (1.0, 600.0)}
     each = [
         Part(f"nexmark {query}", f"NEXMark {query}: {SAYS[query]}", seconds[query], partial(one_query, query))
         for query in SAYS

@@ -61,7 +61,7 @@ FASTER = Statement(
 def tpch(context: Context) -> list[Figure]:
     """All engines, in turn."""
     context.step("TPC-H: writing the files")
-    load = Load(0.2, 4) if context.quick else Load()
+    load = Load(0.1, 3) if context.quick else Load()
     work = prepare(context.folder / "tpch", load)
     runs: dict[str, list[Measured]] = {engine: [] for engine in _ENGINES}
     failed: dict[str, str] = {}
