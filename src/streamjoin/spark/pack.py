@@ -37,6 +37,7 @@ from streamjoin.operators.intake import latest_time, offsets, sort_marks
 from streamjoin.operators.monitor import look
 from streamjoin.operators.wire import split, to_bytes
 from streamjoin.spark.buckets import GUARD
+from streamjoin.spark.freed import return_free_blocks, return_large_blocks
 
 PACKED = "bucket int, input int, blob binary"
 PACKED_ARROW = pa.schema(
@@ -102,6 +103,14 @@ class Packer(Packing):
     arrival: Arrival | None = None
     stamped: bool = False  # results of another join, which tells how far their time has got
     carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
+    limited: bool = False  # the join has a memory limit, and works in the same processes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.limited:
+            return_large_blocks()
+        yield from super().__call__(batches)
+        if self.limited:
+            return_free_blocks()
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""

@@ -104,7 +104,9 @@ class SparkSemiJoin:
         """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
         labels = tuple(bucket_labels(self.spec.buckets))
         stream = self.plan.stream
-        packer = Packer(STREAM, stream.name, self.spec.stream, labels, keep_unkeyed=self.spec.preserves)
+        packer = Packer(
+            STREAM, stream.name, self.spec.stream, labels, keep_unkeyed=self.spec.preserves, limited=True
+        )
         rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)
         processor = SemiBucket(

@@ -209,6 +209,7 @@ class SparkJoin:
             arrival=stream.arrival,
             stamped=bool(stream.stamps),
             carried=spec.carried,
+            limited=self.spec.memory_share is not None,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
