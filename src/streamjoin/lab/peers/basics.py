@@ -4,7 +4,8 @@ Every engine reads the same files in the same run, each in processes of its own,
 are rows read by the seconds of the whole job, start-up apart. An engine that fails or answers wrongly has no
 number: a claim against it stays open, and the figure's notes say why.
 
-Cost: about 12 s an engine and work in the quick form (3 batches), up to a minute in the full one (5 batches).
+Cost: 15 to 45 s an engine and work in the quick form (3 batches), up to a minute in the full one (5 batches).
+The quick form leaves out engines, and no claim is judged by it.
 """
 
 from __future__ import annotations
