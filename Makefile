@@ -47,13 +47,13 @@ test-long: setup ## the tests that take minutes
 	@$(WITH_JAVA) $(BIN)/pytest -m slow
 
 bench: setup ## is anything slower than at the last release? (RELEASE=1: store the result as that of a release)
-	@$(WITH_JAVA) $(BIN)/python -m streamjoin.lab.bench.guard $(if $(RELEASE),--store)
+	@$(WITH_JAVA) $(BIN)/python -m lab.bench.guard $(if $(RELEASE),--store)
 
 papers: setup ## the four papers replayed, with a report (QUICK=1: the short form)
 peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: the short form)
 scale: setup ## as state, keys and buckets grow, with a report (QUICK=1: the short form)
 papers peers scale:
-	@$(WITH_JAVA) $(BIN)/streamjoin lab run $@ $(if $(QUICK),--quick)
+	@$(WITH_JAVA) $(BIN)/python -m lab run $@ $(if $(QUICK),--quick)
 
 # An environment of its own, so that pip-tools does not meet what it locks. The old files are the start: hashes known are kept.
 PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

@@ -25,12 +25,12 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.batch import Batch, Layout
-from streamjoin.chained import run_class
-from streamjoin.keys import hash_keys
+from streamjoin.columnar.batch import Batch, Layout
+from streamjoin.columnar.keys import hash_keys
+from streamjoin.local.chain import run_class
 from streamjoin.plan.chain import all_streams
 from streamjoin.plan.planner import Plan
-from streamjoin.state.side import MergePolicy
+from streamjoin.state.sorted_runs import MergePolicy
 
 NOTHING: list[Any] = []
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,7 +132,7 @@ def schema(columns: str) -> pa.Schema:
     )
 
 
-def stream(name: str, columns: str, /, **declared: Any) -> sj.metadata.Stream:
+def stream(name: str, columns: str, /, **declared: Any) -> sj.declare.stream.Stream:
     """A stream over `schema(columns)`; its key is the first column unless told."""
     declared.setdefault("key", columns.split(maxsplit=1)[0].partition(":")[0])
     return sj.stream(schema(columns), name=name, **declared)
@@ -178,7 +178,7 @@ class Story:
         self._controls = {
             name: source.columns
             for name, source in sources.items()
-            if isinstance(source, sj.metadata.Control)
+            if isinstance(source, sj.declare.stream.Control)
         }
         self._punctuations: list[str] = []
         self._violations: list[tuple[Any, ...]] = []

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import streamjoin as sj
-from streamjoin.spark.sources import register
+from streamjoin.demo.spark_sources.registry import register
 
 
 def query(bid: DataFrame, side: DataFrame, checkpoint: str) -> DataFrame:

@@ -10,7 +10,7 @@ Of bidders a control stream says so: nobody bids any more when the 1000th person
 from pyspark.sql import DataFrame
 
 import streamjoin as sj
-from streamjoin.spark.sources import register
+from streamjoin.demo.spark_sources.registry import register
 
 
 def query(person: DataFrame, auction: DataFrame, bid: DataFrame) -> DataFrame:

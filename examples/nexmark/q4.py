@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 import streamjoin as sj
-from streamjoin.spark.sources import register
+from streamjoin.demo.spark_sources.registry import register
 
 
 def query(auction: DataFrame, bid: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import streamjoin as sj
-from streamjoin.spark.sources import register
+from streamjoin.demo.spark_sources.registry import register
 
 
 def query(person: DataFrame, auction: DataFrame, lateness: str = "0 seconds") -> DataFrame:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 import streamjoin as sj
-from streamjoin.sources.tpch import TpchStreams
+from streamjoin.demo.generators.tpch import TpchStreams
 
 
 def query(orders: DataFrame, lines: DataFrame, customers: DataFrame, checkpoint: str) -> DataFrame:

@@ -1,7 +1,10 @@
 """Joins over live streams that know when to let go of their state."""
 
-from streamjoin.api import Joined, join, session, stream
-from streamjoin.enriched import Enriched, master
+from streamjoin.api.enrich import Enriched, master
+from streamjoin.api.join import Joined, join, session, stream
+from streamjoin.declare.stream import closing, clustered, control, marked, ordered
+from streamjoin.enrich.tables.postgresql import postgresql
+from streamjoin.enrich.tables.sqlite import sqlite
 from streamjoin.errors import (
     BadInput,
     InvalidJoin,
@@ -12,9 +15,7 @@ from streamjoin.errors import (
     StateFormatError,
     StreamJoinError,
 )
-from streamjoin.local import LocalRun
-from streamjoin.metadata import closing, clustered, control, marked, ordered
-from streamjoin.operators.drivers import (
+from streamjoin.join.strategies.driver import (
     Adaptive,
     ConsumptionRate,
     FollowClusters,
@@ -25,16 +26,15 @@ from streamjoin.operators.drivers import (
     RoundRobin,
     Timestamp,
 )
-from streamjoin.operators.orders import Sequential, ValueOriented
-from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
-from streamjoin.operators.spilling import SpillAbove
+from streamjoin.join.strategies.order import Sequential, ValueOriented
+from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediately
+from streamjoin.join.strategies.spill import SpillAbove
+from streamjoin.local.enrich import SemiRun
+from streamjoin.local.join import LocalRun
+from streamjoin.plan.bounds import UnboundedState
 from streamjoin.plan.cost import Rate
-from streamjoin.plan.safety import UnboundedState
-from streamjoin.plan.semi import EmptyMaster
+from streamjoin.plan.enrich.planner import EmptyMaster
 from streamjoin.punctuation import ANY, Punctuation, between
-from streamjoin.semi_local import SemiRun
-from streamjoin.sources.postgresql import postgresql
-from streamjoin.sources.sqlite import sqlite
 
 __version__ = "0.1.0.dev0"
 

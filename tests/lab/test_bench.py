@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamjoin.lab.bench.guard import Ratio, compared
+from lab.bench.guard import Ratio, compared
 
 THEN = (2.9, 3.0, 3.2)
 

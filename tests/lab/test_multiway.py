@@ -7,14 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lab import multiway, multiway_spark
+from lab.experiment import Result
+from lab.generators.driver_sets import DRIVER_SETS, PERIODS
+from lab.papers import driver_runs
+from lab.papers.driver_printed import AT_HALF, AVERAGE_TIME, RUNNING_TIME, printed
+from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary, batch_join, case
+from lab.registry import experiments
 from streamjoin.errors import InvariantBroken
-from streamjoin.figure import Bars, Panels
-from streamjoin.lab import driver_runs, multiway, multiway_spark
-from streamjoin.lab.driver_paper import AT_HALF, AVERAGE_TIME, RUNNING_TIME, printed
-from streamjoin.lab.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary, batch_join, case
-from streamjoin.lab.experiment import Result
-from streamjoin.lab.registry import experiments
-from streamjoin.sources.driver_sets import DRIVER_SETS, PERIODS
+from streamjoin.plot import Bars, Panels
 
 SMALL = replace(TUPLES, scale=0.001), replace(BUFFERS, scale=0.01)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streamjoin.figure import Chart
-from streamjoin.lab import journal
-from streamjoin.lab.experiment import Statement
-from streamjoin.lab.parts import Context, Figure, Part, Reported, Table
-from streamjoin.lab.run_parts import run_parts
+from lab import journal
+from lab.experiment import Statement
+from lab.parts import Context, Figure, Part, Reported, Table
+from lab.run_parts import run_parts
+from streamjoin.plot import Chart
 
 FASTER = Statement("a-1-faster", "A by B <time>", "paper A, figure 1", "<", 1, "times")
 SMALLER = Statement("b-1-smaller", "tuples of A by B", "paper B, figure 1", "<=", 0.5, "times")

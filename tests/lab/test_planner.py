@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from lab import predicted
+from lab.final_counts import NEVER, SPARK, Comparison, Emitted, batch_counts, final_in
+from lab.generators.patterns import punctuated, unique
+from lab.planner import PRINTED, counts_claims, late_rate, prediction, prediction_charts
+from lab.predicted import Case, Pattern, Watched, watch
+from lab.registry import experiments
+from streamjoin.demo.auction import auction_join
+from streamjoin.demo.generators.auction import FIRST_ITEM, AuctionStreams, since_start_us
 from streamjoin.errors import InvariantBroken
-from streamjoin.lab import predicted
-from streamjoin.lab.demo_auction import auction_join
-from streamjoin.lab.final_counts import NEVER, SPARK, Comparison, Emitted, batch_counts, final_in
-from streamjoin.lab.planner import PRINTED, counts_claims, late_rate, prediction, prediction_charts
-from streamjoin.lab.predicted import Case, Pattern, Watched, watch
-from streamjoin.lab.registry import experiments
-from streamjoin.sources.auction import FIRST_ITEM, AuctionStreams, since_start_us
-from streamjoin.sources.patterns import punctuated, unique
 
 STREAMS = AuctionStreams(seed=3, items=200, bids_per_item=4, hours=40)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from streamjoin.lab.scale import local
-from streamjoin.lab.scale.local import Point, anywhere, grown, open_keys, per_tenfold, with_hot_key
-from streamjoin.lab.scale.model import Cluster, Costs, predicted
+from lab.scale import local
+from lab.scale.local import Point, anywhere, grown, open_keys, per_tenfold, with_hot_key
+from lab.scale.model import Cluster, Costs, predicted
 
 COSTS = Costs(
     batch_s=0.4,

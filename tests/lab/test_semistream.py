@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamjoin.errors import InvariantBroken
-from streamjoin.lab import semistream
-from streamjoin.lab import semistream_local as local
-from streamjoin.lab import semistream_spark as spark
-from streamjoin.lab.semistream_local import (
+from lab import semistream
+from lab import semistream_local as local
+from lab import semistream_spark as spark
+from lab.semistream_local import (
     FORMS,
     MESHJOIN,
     OURS,
@@ -23,9 +22,10 @@ from streamjoin.lab.semistream_local import (
     Sizes,
     spec_of,
 )
-from streamjoin.lab.semistream_loop import BatchJoin, Loop, Stretch, Sums, tuples
-from streamjoin.lab.semistream_masters import Disk, master_batch
-from streamjoin.sources.zipf import ZipfStreams
+from lab.semistream_loop import BatchJoin, Loop, Stretch, Sums, tuples
+from lab.semistream_masters import Disk, master_batch
+from streamjoin.demo.generators.zipf import ZipfStreams
+from streamjoin.errors import InvariantBroken
 
 ROWS, PIECES = 3_000, 6
 SMALL = Sizes(rows=ROWS, pieces=PIECES, memory=0.5, shift_rows=ROWS, whole_rows=200)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import streamjoin as sj
-from streamjoin.lab.demo_auction import auction_join
-from streamjoin.lab.demo_news import news_join
+from streamjoin.demo.auction import auction_join
+from streamjoin.demo.generators.auction import AuctionStreams
+from streamjoin.demo.generators.news import NewsStreams
+from streamjoin.demo.news import news_join
 from streamjoin.plan.cost import equation_1, predict
-from streamjoin.sources.auction import AuctionStreams
-from streamjoin.sources.news import NewsStreams
 from tests.tables import stream
 
 MARKED = {"punctuation": sj.marked("end")}

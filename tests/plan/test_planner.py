@@ -5,8 +5,8 @@ import pytest
 
 import streamjoin as sj
 from streamjoin import PurgeImmediately, Sequential
-from streamjoin.batch import Layout
-from streamjoin.operators.sequences import MostSelectiveFirst
+from streamjoin.columnar.batch import Layout
+from streamjoin.join.strategies.probe import MostSelectiveFirst
 from tests.tables import stream
 
 TIMED = {"time": "t", "lateness": "0 seconds"}

@@ -15,27 +15,33 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.kernels import hash_index
-from streamjoin.kernels.window import span_of
-from streamjoin.operators import admission, arrival_order, deferral, intake, probe, snapshot, stream_join
-from streamjoin.operators.arrival_order import ClusterFollower, OrderFollower
-from streamjoin.operators.arrivals import Arrivals
-from streamjoin.operators.elements import Finished, Results
-from streamjoin.operators.group_by import GroupBy, Partials
-from streamjoin.operators.grouping import Grouping
-from streamjoin.operators.matches import Matches
-from streamjoin.operators.pledges import Pledges
-from streamjoin.operators.predicate import Predicate
-from streamjoin.operators.probe import Probe
-from streamjoin.operators.progress import END_OF_TIME, NO_PROGRESS, Progress
-from streamjoin.operators.queues import InputQueue
-from streamjoin.operators.scheduled import Scheduled
-from streamjoin.operators.stream_join import StreamJoin
-from streamjoin.state import promises, ranges, run, side
-from streamjoin.state.ranges import RangeSet
-from streamjoin.state.residency import Residency
+from streamjoin.columnar import hash_index
+from streamjoin.columnar.window import span_of
+from streamjoin.join import admission, arrival_order, intake, probe
+from streamjoin.join import deferred as deferral
+from streamjoin.join import operator as stream_join
+from streamjoin.join.arrival_order import ClusterFollower, OrderFollower
+from streamjoin.join.arrivals import Arrivals
+from streamjoin.join.group_by import GroupBy, Partials
+from streamjoin.join.group_spec import Grouping
+from streamjoin.join.matches import Matches
+from streamjoin.join.operator import StreamJoin
+from streamjoin.join.outputs import Finished, Results
+from streamjoin.join.partial_punctuations import Pledges
+from streamjoin.join.persistence import snapshot
+from streamjoin.join.predicate import Predicate
+from streamjoin.join.probe import Probe
+from streamjoin.join.queues import InputQueue
+from streamjoin.join.scheduled_punctuations import Scheduled
+from streamjoin.join.watermarks import END_OF_TIME, NO_PROGRESS, Progress
+from streamjoin.state import closed_keys as promises
+from streamjoin.state import closed_ranges as ranges
+from streamjoin.state import run
+from streamjoin.state import sorted_runs as side
+from streamjoin.state.closed_ranges import RangeSet
+from streamjoin.state.memory import Residency
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.side import Part, Side
+from streamjoin.state.sorted_runs import Part, Side
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -664,7 +670,7 @@ def fetched_rows_are_cut_short() -> Any:
     return patch.object(Residency, "fetch", fetch)
 
 
-# Joining that waits: only conforming streams show these, see `tests.test_properties`
+# Joining that waits: only conforming streams show these, see `tests.join.test_properties`
 
 
 def pairs_that_were_seen_are_given_again() -> Any:

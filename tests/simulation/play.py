@@ -19,16 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import streamjoin as sj
-from streamjoin.keys import hash_keys
-from streamjoin.local import LocalRun
-from streamjoin.metadata import Stream
-from streamjoin.operators.elements import Finished, Output, Results
-from streamjoin.operators.snapshot import _facts
-from streamjoin.operators.spilling import SpillAbove
+from streamjoin.columnar.keys import hash_keys
+from streamjoin.declare.stream import Stream
+from streamjoin.join.outputs import Finished, Output, Results
+from streamjoin.join.persistence.snapshot import _facts
+from streamjoin.join.strategies.spill import SpillAbove
+from streamjoin.local.join import LocalRun
 from streamjoin.plan.planner import Plan
 from streamjoin.punctuation import Empty, Enumeration
 from streamjoin.punctuation import pattern as as_pattern
-from streamjoin.state.side import MergePolicy
+from streamjoin.state.sorted_runs import MergePolicy
 from tests.simulation.script import (
     Advance,
     Between,
@@ -341,7 +341,7 @@ class Player:
     def _control_table(self, operation: Control) -> pa.Table:
         stream = self.plan.streams[operation.input]
         declared = self.script.inputs[operation.input]
-        assert isinstance(stream.punctuation, sj.metadata.Control)
+        assert isinstance(stream.punctuation, sj.declare.stream.Control)
         rows = []
         for patterns, t in operation.promises:
             row: dict[str, Any] = {"over": instant(self.settings, t)}

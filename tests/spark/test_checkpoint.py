@@ -26,12 +26,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import streamjoin as sj
-from streamjoin.cli import commands
-from streamjoin.operators.declared import read_spec
-from streamjoin.operators.rebucket import Stretch
-from streamjoin.spark.checkpoint import Checkpoint, _run_schemas, stored_joins
-from streamjoin.spark.held import join_states
-from streamjoin.spark.rebucket import Rebucketing
+from streamjoin.cli.main import commands
+from streamjoin.join.persistence.rebucket import Stretch
+from streamjoin.join.persistence.stored_spec import read_spec
+from streamjoin.spark.checkpoint.inspect import join_states
+from streamjoin.spark.checkpoint.reader import Checkpoint, _run_schemas, stored_joins
+from streamjoin.spark.checkpoint.rebucket import Rebucketing
 from tests.spark.streams import write_batches
 from tests.tables import at
 
@@ -285,7 +285,8 @@ def same_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def ours() -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("streamjoin.cli._quiet_session", ours)
+    monkeypatch.setattr("streamjoin.cli.state.quiet_session", ours)
+    monkeypatch.setattr("streamjoin.cli.rebucket.quiet_session", ours)
 
 
 @pytest.mark.usefixtures("same_session")

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamjoin as sj
-from streamjoin.spark.buckets import GUARD, bucket_labels, spark_hash
-from streamjoin.spark.metrics import MetricsLog, read_log, state_chart
+from streamjoin.spark.exchange import GUARD, bucket_labels, spark_hash
+from streamjoin.spark.metrics_log import MetricsLog, read_log, state_chart
 from tests.spark.streams import run, stream_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::streamjoin.UnboundedState")]

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamjoin as sj
-from streamjoin.operators import spilling
+from streamjoin.join.strategies import spill as spilling
 from tests.spark.streams import run, stream_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::streamjoin.UnboundedState")]

@@ -18,10 +18,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
+from streamjoin.demo.spark_sources.registry import NewsSource, XmlSource, register
 from streamjoin.errors import BadInput, InvalidJoin
-from streamjoin.sources.marked import FILE_SPAN
-from streamjoin.sources.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
-from streamjoin.spark.sources import NewsSource, XmlSource, register
+from streamjoin.sources.xml_rows import FILE_SPAN
 
 SEED = {"seed": 3}
 STREAMS = NewsStreams(seed=3, items=60, records_per_item=5, order="random")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.batch import Layout
+from streamjoin.columnar.batch import Layout
 from streamjoin.state.codec import MANIFEST, RUN, SNAPSHOT, VERSION, decode, decode_run, encode, encode_run
 from tests.data.make_golden import FILE, first_half, golden_join, second_half
 from tests.tables import Story, sorted_batch, stream, unbounded_is_meant

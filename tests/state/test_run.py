@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamjoin.batch import Batch
-from streamjoin.keys import hash_keys
+from streamjoin.columnar.batch import Batch
+from streamjoin.columnar.keys import hash_keys
 from streamjoin.punctuation import Range
 from streamjoin.state.run import Run, match
 from tests.tables import by_key, one_hash, sorted_batch

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streamjoin.metadata import Clustered, Stream, duration_text
+from streamjoin.declare.stream import Clustered, Stream, duration_text
 
 ENOUGH_KEYS = 64  # sampled, before anything is said of them
 ENOUGH_ROWS = 200

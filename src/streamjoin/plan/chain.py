@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from streamjoin.declare.stream import Inner, Marked, Stream
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Inner, Marked, Stream
-from streamjoin.operators.purging import NoPurge
-from streamjoin.operators.spec import JoinSpec
-from streamjoin.plan.safety import Bound, closes_keys
+from streamjoin.join.spec import JoinSpec
+from streamjoin.join.strategies.purge import NoPurge
+from streamjoin.plan.bounds import Bound, closes_keys
 
 
 def inner_of(

@@ -14,7 +14,7 @@ a second, bids for 100 to 300 s: an auction is needed for 200 s on average, so 2
 after its auction, which is unique, so none is.
 
 It assumes that the keys of all inputs are the same ones, that rates are steady, and that a promise is
-carried out when it comes. The same law with lives measured while the join runs is `operators.calibration`.
+carried out when it comes. The same law with lives measured while the join runs is `join.statistics.forecast`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamjoin.batch import Layout
+from streamjoin.columnar.batch import Layout
+from streamjoin.declare.stream import Duration, Ordered, Stream, duration_us
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Duration, Ordered, Stream, duration_us
-from streamjoin.operators.purging import NoPurge, PurgeEvery
-from streamjoin.operators.spec import InputSpec
+from streamjoin.join.spec import InputSpec
+from streamjoin.join.strategies.purge import NoPurge, PurgeEvery
+from streamjoin.plan.bounds import closes_keys
 from streamjoin.plan.planner import Plan
-from streamjoin.plan.safety import closes_keys
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = Duration | tuple[Duration, Duration]

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from streamjoin.declare.stream import Clustered, Duration, Inner, Stream, duration_text, duration_us
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Clustered, Duration, Inner, Stream, duration_text, duration_us
+from streamjoin.plan.bounds import ORDER_OF_ADVICE, Bound, closes_keys
 from streamjoin.plan.cost import Predicted, Rate, predict
-from streamjoin.plan.grouping import about_groups
-from streamjoin.plan.order import rates_of
+from streamjoin.plan.graph.order import rates_of
+from streamjoin.plan.group_by import about_groups
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
-from streamjoin.plan.safety import ORDER_OF_ADVICE, Bound, closes_keys
 
 Rates = Mapping[str, Rate | float]
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from streamjoin.columnar.types import plain
 from streamjoin.errors import InvalidJoin
-from streamjoin.plan.types import plain
 
 
 class Columns(Protocol):

@@ -11,10 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.batch import Layout
+from streamjoin.columnar.batch import Layout
+from streamjoin.columnar.types import common_type, plain
+from streamjoin.declare.stream import Marked, Ordered, Stream
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Marked, Ordered, Stream
-from streamjoin.operators.drivers import (
+from streamjoin.join.join_type import join_type
+from streamjoin.join.predicate import Predicate
+from streamjoin.join.spec import InputSpec, JoinSpec, within_memory
+from streamjoin.join.strategies.driver import (
     Adaptive,
     ConsumptionRate,
     FollowClusters,
@@ -25,21 +29,17 @@ from streamjoin.operators.drivers import (
     RoundRobin,
     Timestamp,
 )
-from streamjoin.operators.join_type import join_type
-from streamjoin.operators.orders import Sequential, ValueOriented
-from streamjoin.operators.predicate import Predicate
-from streamjoin.operators.purging import NoPurge, PurgeEvery, PurgeImmediately
-from streamjoin.operators.sequences import FewestRowsFirst, MostSelectiveFirst
-from streamjoin.operators.spec import InputSpec, JoinSpec, within_memory
-from streamjoin.operators.spilling import KeepInMemory, SpillAbove, check_share
-from streamjoin.operators.strategies import Strategies
+from streamjoin.join.strategies.order import Sequential, ValueOriented
+from streamjoin.join.strategies.probe import FewestRowsFirst, MostSelectiveFirst
+from streamjoin.join.strategies.protocols import Strategies
+from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediately
+from streamjoin.join.strategies.spill import KeepInMemory, SpillAbove, check_share
+from streamjoin.plan.bounds import Bound, check, closes_keys, warning_text
 from streamjoin.plan.chain import check_chain
-from streamjoin.plan.control import check_control
+from streamjoin.plan.control_types import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
-from streamjoin.plan.safety import Bound, check, closes_keys, warning_text
-from streamjoin.plan.types import common_type, plain
-from streamjoin.state.side import MergePolicy
+from streamjoin.state.sorted_runs import MergePolicy
 
 GOALS = ("throughput", "memory", "punctuation")
 _STRATEGIES: dict[str, dict[str, Any]] = {

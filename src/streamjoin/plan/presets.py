@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
-from streamjoin.metadata import Stream
-from streamjoin.operators.drivers import FollowClusters, Priority, RoundRobin
-from streamjoin.operators.orders import Sequential, ValueOriented
-from streamjoin.operators.purging import NoPurge, PurgeImmediately
+from streamjoin.join.strategies.driver import FollowClusters, Priority, RoundRobin
+from streamjoin.join.strategies.order import Sequential, ValueOriented
+from streamjoin.join.strategies.purge import NoPurge, PurgeImmediately
 
 
 @dataclass(frozen=True)

@@ -22,20 +22,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streamjoin.batch import Mask, concat
+from streamjoin.columnar.batch import Mask, concat
+from streamjoin.columnar.keys import valid
 from streamjoin.errors import InvalidJoin
-from streamjoin.keys import valid
-from streamjoin.operators.arrivals import Arrivals, Positions
-from streamjoin.operators.intake import widened
-from streamjoin.operators.spec import JoinSpec
+from streamjoin.join.arrivals import Arrivals, Positions
+from streamjoin.join.intake import widened
+from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import ANY, Punctuation, simplify
+from streamjoin.spark.ingest import Packer
 from streamjoin.spark.outputs import CARRIED, PROGRESS, PUNCTUATIONS, ROWS, WIDE, Packed
-from streamjoin.spark.pack import Packer
+from streamjoin.state.closed_keys import KeyPatterns, is_everything
 from streamjoin.state.codec import decode_batch
-from streamjoin.state.promises import KeyPatterns, is_everything
 
 if TYPE_CHECKING:
-    from streamjoin.spark.wiring import SparkJoin
+    from streamjoin.spark.frame import SparkJoin
 
 PASSED = {"_passed": T.IntegerType(), "_passed_text": T.StringType(), "_passed_by": T.LongType()}
 

@@ -9,7 +9,7 @@ import pyspark.sql.streaming.proto.StateMessage_pb2
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import streamjoin.spark.pack
+import streamjoin.spark.ingest
 import streamjoin.spark.processor  # noqa: F401 - loaded for the workers, like all above
 
 if __name__ == "__main__":

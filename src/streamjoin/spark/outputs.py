@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from streamjoin.operators.announce import punctuations_of
-from streamjoin.operators.elements import Finished, FinishedWide, Output, PassedOn, Reached, Results
-from streamjoin.operators.spec import JoinSpec
+from streamjoin.join.announcements import punctuations_of
+from streamjoin.join.outputs import Finished, FinishedWide, Output, PassedOn, Reached, Results
+from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 

@@ -18,23 +18,23 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streamjoin.operators.arrivals import Arrivals
-from streamjoin.operators.calibration import Outlook
-from streamjoin.operators.declared import declared
-from streamjoin.operators.elements import Counters
-from streamjoin.operators.monitor import Seen
-from streamjoin.operators.orders import Sequential
-from streamjoin.operators.snapshot import restore, store
-from streamjoin.operators.spec import JoinSpec
-from streamjoin.operators.stream_join import StreamJoin
-from streamjoin.operators.wire import from_bytes, together
-from streamjoin.spark.buckets import GUARD
-from streamjoin.spark.cache import JOINS, digest
-from streamjoin.spark.freed import return_free_blocks, return_large_blocks
+from streamjoin.join.arrivals import Arrivals
+from streamjoin.join.operator import StreamJoin
+from streamjoin.join.outputs import Counters
+from streamjoin.join.persistence.snapshot import restore, store
+from streamjoin.join.persistence.stored_spec import declared
+from streamjoin.join.spec import JoinSpec
+from streamjoin.join.statistics.forecast import Outlook
+from streamjoin.join.statistics.monitor import Seen
+from streamjoin.join.strategies.order import Sequential
+from streamjoin.join.wire import from_bytes, together
+from streamjoin.spark.allocator import return_free_blocks, return_large_blocks
+from streamjoin.spark.bucket_cache import JOINS, digest
+from streamjoin.spark.exchange import GUARD
 from streamjoin.spark.outputs import Emitter
-from streamjoin.spark.store import BucketKeeper, BucketStore
-from streamjoin.state.keepers import RunFiles
+from streamjoin.spark.state_store import BucketKeeper, BucketStore
 from streamjoin.state.manifest import Manifest
+from streamjoin.state.stores import RunFiles
 
 COUNTERS = tuple(field.name for field in fields(Counters))
 HELD = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")

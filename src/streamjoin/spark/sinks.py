@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamjoin.errors import InvalidJoin
+from streamjoin.spark.frame import SparkJoin
 from streamjoin.spark.outputs import PUNCTUATIONS, VIOLATIONS, Packed
-from streamjoin.spark.wiring import SparkJoin
 
 Sink = Callable[[DataFrame, int], None]
 

@@ -1,4 +1,4 @@
-"""Stage master data on Spark: the same pieces as `sources.staging`, written by the workers.
+"""Stage master data on Spark: the same pieces as `enrich.staging`, written by the workers.
 
     select (JVM: cast keys, hash) → a task for each slice of the hash space → sort, write pieces → manifest
 
@@ -30,15 +30,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streamjoin.batch import Batch
+from streamjoin.columnar.batch import Batch
+from streamjoin.columnar.keys import canonical, cast_by_position
+from streamjoin.enrich.progress_bar import Told, is_shown, progress_bar
+from streamjoin.enrich.segments import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore
+from streamjoin.enrich.staging import Slices, check_same
+from streamjoin.enrich.tables.files import ParquetFiles, TableSource
+from streamjoin.enrich.tables.retries import Retries
 from streamjoin.errors import InvalidJoin
-from streamjoin.keys import canonical, cast_by_position
-from streamjoin.sources.progress import Told, is_shown, progress_bar
-from streamjoin.sources.retries import Retries
-from streamjoin.sources.staging import Slices, check_same
-from streamjoin.sources.tables import ParquetFiles, TableSource
 from streamjoin.spark.columns import normal, quoted
-from streamjoin.state.pieces import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore
 
 HASH = "spark-xxhash64"
 SLICE_BYTES = 64 << 20

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.batch import Batch, Layout
+from streamjoin.columnar.batch import Batch, Layout
 from streamjoin.errors import StateFormatError
 
 VERSION = 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Ints, Mask
+from streamjoin.columnar.batch import Ints, Mask
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import MANIFEST, decode, encode
 

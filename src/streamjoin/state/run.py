@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.hash_index import HashIndex
+from streamjoin.columnar.keys import equal_at
+from streamjoin.columnar.match import any_by_group, expand, find_stretches, match_repeated, match_unique
 from streamjoin.errors import InvariantBroken
-from streamjoin.kernels.hash_index import HashIndex
-from streamjoin.kernels.match import any_by_group, expand, find_stretches, match_repeated, match_unique
-from streamjoin.keys import equal_at
 from streamjoin.punctuation import Range
-from streamjoin.state.ranges import code_bounds, codes
-from streamjoin.state.residency import Residency
+from streamjoin.state.closed_ranges import code_bounds, codes
+from streamjoin.state.memory import Residency
 
 _NONE: Ints = np.empty(0, np.int64)
 _ORDERS = ("_by_time", "_by_value")  # over the rows, built on first need

@@ -1,0 +1,1 @@
+"""Seeded generators of data that only the papers use."""

@@ -1,0 +1,56 @@
+"""The paper on semi-stream joins (SSBJ), replayed: figures 4 to 6 on this library's local operator.
+
+Each point of a picture is a setting (`ssbj_runs`) that MESHJOIN, SSBJ as in the paper and this library's form
+run in one process, two settings at a time; answers are compared with a batch join. The paper's statements
+about SSBJ are tested on this library's form, which keeps the master data in order; the paper's form has
+claims of its own. Settings are kept, so figures share them. Cost: in full about 10 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.papers.ssbj_model import LARGER, computed, memory_by_rate
+from lab.papers.ssbj_rates import (
+    by_memory,
+    by_size,
+    by_skew,
+    memory_settings,
+    other_data,
+    size_settings,
+    skew_settings,
+)
+from lab.papers.ssbj_sensitivity import factor_settings, piece_settings, piece_size, switching
+from lab.papers.ssbj_told import together
+from lab.parts import Context, Figure, Part
+
+
+def memories(context: Context) -> list[Figure]:
+    """Figures 4(a), 5(a) and 5(f): more and less memory."""
+    together(context, memory_settings(context), LARGER)
+    return [*memory_by_rate(context), *by_memory(context)]
+
+
+def sizes_and_skews(context: Context) -> list[Figure]:
+    """Figures 5(b) and 5(c)."""
+    together(context, skew_settings(context), size_settings(context))
+    return [*by_size(context), *by_skew(context)]
+
+
+def sensitivity(context: Context) -> list[Figure]:
+    """Figures 6(a) and 6(b)."""
+    together(context, piece_settings(context), factor_settings(context))
+    return [*switching(context), *piece_size(context)]
+
+
+def parts() -> Sequence[Part]:
+    """What the papers' run does of this paper."""
+    return [
+        Part("ssbj-memory", "semi-stream join: memories", (48, 170), memories),
+        Part("ssbj-size-skew", "semi-stream join: sizes and skews", (40, 150), sizes_and_skews),
+        Part("ssbj-data", "semi-stream join: TPC-H and weather", (25, 100), other_data),
+        Part(
+            "ssbj-sensitivity", "semi-stream join: switching factor and disk buffer", (60, 190), sensitivity
+        ),
+        Part("ssbj-model", "semi-stream join: the cost model", (1, 110), computed),
+    ]

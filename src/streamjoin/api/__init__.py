@@ -1,0 +1,1 @@
+"""What a user calls: declare streams and tables, join or enrich them, start the result."""

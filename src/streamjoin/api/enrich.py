@@ -1,0 +1,195 @@
+"""What a user types to enrich a stream: `master`, and the join that it gives together with a stream.
+
+Nothing happens until the join is started, by `local()` in this process or on Spark; then the master data is
+staged, once for each version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from streamjoin.declare.stream import Duration, column_names, duration_us
+from streamjoin.declare.table import How, Master
+from streamjoin.enrich.segments import StagedVersion
+from streamjoin.enrich.tables.files import table_source
+from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
+from streamjoin.join.strategies.spill import size_bytes
+from streamjoin.local.enrich import SemiRun, content_of, expected, is_frame
+from streamjoin.plan.cost import Rate
+from streamjoin.plan.enrich.explain import explained
+from streamjoin.plan.enrich.planner import SemiPlan
+
+if TYPE_CHECKING:
+    from streamjoin.spark import DataFrame, StreamingQuery
+
+Sink: TypeAlias = "Callable[[DataFrame, int], None]"
+
+
+def master(
+    source: Any,
+    *,
+    name: str,
+    key: str | Sequence[str],
+    memory: int | str,
+    cycle_batches: int = 1,
+    columns: str | Sequence[str] | None = None,
+    version: str | None = None,
+    wait: Duration | None = None,
+    how: How = "inner",
+) -> Master:
+    """Declare master data: a table with which a stream is joined, however large it is.
+
+    `source` is the path of a Parquet or Arrow file or folder, a `pyarrow.Table`, a Spark DataFrame (not a
+    streaming one), `sj.postgresql(…)` or `sj.sqlite(…)`. `memory` is what the join may take for it, over
+    all buckets. Each stream row is answered within `cycle_batches` micro-batches. `version` labels the
+    table's present content; where it is left out the source tells whether it is new. With `wait`, a row
+    without a match waits so long, in event time, for a master row that comes late. "_version" among the
+    `columns` adds the column `<name>_version` to the result.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> master(table, name="customers", key="id", memory="64 MB").payload
+    ('city',)
+    """
+    said = f"master {name!r}"
+    schema, held = _schema_and_source(source, name)
+    return Master(
+        name,
+        schema,
+        column_names(key, f"{said}: key"),
+        size_bytes(memory, what=f"{said}: memory"),
+        cycle_batches,
+        None if columns is None else column_names(columns, f"{said}: columns"),
+        version,
+        None if wait is None else duration_us(wait, what=f"{said}: wait"),
+        how,
+        held,
+    )
+
+
+def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
+    said = f"master {name!r}"
+    if is_frame(source):
+        from streamjoin.spark.frame import arrow_schema
+        from streamjoin.spark.session import refuse_connect
+
+        refuse_connect(source, name)
+        if source.isStreaming:
+            raise InvalidJoin(
+                f"{said} is a streaming DataFrame; declare it with sj.stream(…), or read it with spark.read"
+            )
+        return arrow_schema(source), source
+    if isinstance(source, str) and "://" in source:
+        raise InvalidJoin(
+            f"{said}: {source!r} is no path of this machine; give the DataFrame that spark.read makes of it"
+        )
+    try:
+        return table_source(source).schema(), source
+    except (InvalidJoin, BadInput) as error:
+        raise type(error)(f"{said}: {error}") from error
+
+
+def _staged(plan: SemiPlan, checkpoint: str | None) -> StagedVersion | None:
+    """The newest version beside a checkpoint, if there is one."""
+    if checkpoint is None:
+        return None
+    from streamjoin.spark.enrich_frame import staged_beside
+
+    return staged_beside(checkpoint, plan).latest()
+
+
+@dataclass(frozen=True)
+class Enriched:
+    """A stream joined with master data, planned and checked; start it where the data is."""
+
+    plan: SemiPlan
+
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        checkpoint: str | None = None,
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
+        """What is joined, how memory is divided, what is looked up or scanned, and how long a row waits.
+
+        With the `checkpoint` of a query on Spark, by the figures of the versions that are staged beside it.
+        With `rates`, the stream's rows per second by its name (or a `Rate` that says also how large a row
+        is), the memory for that rate and the rate for the memory, by a cost model that is first calibrated
+        on this machine: a few seconds.
+        """
+        contents = {
+            plan.master.name: content_of(plan.master.source, _staged(plan, checkpoint))
+            for plan in self.plan.chain
+        }
+        return explained(self.plan, contents, format, expected(self.plan, rates))
+
+    def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> SemiRun:
+        """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.
+
+        Without a folder it is staged in a temporary one, which goes with the run; a snapshot needs the
+        folder it was made in.
+        """
+        for plan in self.plan.chain:
+            if is_frame(plan.master.source):
+                raise InvalidJoin(
+                    f"master {plan.master.name!r} is a Spark DataFrame, which this process cannot read; "
+                    "use write(…) or dataframe(…), or give the path of its files"
+                )
+        return SemiRun(self.plan, folder=folder, snapshot=snapshot)
+
+    def dataframe(self, *, checkpoint: str) -> DataFrame:
+        """The result rows, as an ordinary (streaming) DataFrame.
+
+        `checkpoint` is the folder that you give to `writeStream` too: the master data is staged beside it,
+        now, if this version of it is not there yet.
+        """
+        from streamjoin.spark.append_only import append_only
+        from streamjoin.spark.enrich_frame import SparkSemiJoin
+
+        return append_only(SparkSemiJoin.of(self.plan, checkpoint).dataframe())
+
+    def write(
+        self, *, rows: Sink, checkpoint: str, trigger: Mapping[str, Any] | None = None
+    ) -> StreamingQuery:
+        """Start a streaming query; the sink is `f(batch_df, batch_id)`.
+
+        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+        """
+        from streamjoin.spark.enrich_frame import SparkSemiJoin, write
+
+        return write(SparkSemiJoin.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
+
+    def refresh(self, *, checkpoint: str) -> list[str]:
+        """Look at the master data again and stage what is new; returns the ids of the present versions.
+
+        A running query with this checkpoint takes a new version in its next batch.
+        """
+        from streamjoin.spark.enrich_frame import SparkSemiJoin
+
+        return [one.id for one in SparkSemiJoin.versions(self.plan, checkpoint)]
+
+    def run_until_done(
+        self, start: Callable[[DataFrame], StreamingQuery], *, checkpoint: str, most: int = 100
+    ) -> StreamingQuery:
+        """Run a query that ends by itself, again and again, until no row waits for an answer.
+
+        `start` gets the result rows and starts an `availableNow` query with the same checkpoint. Where rows
+        may wait for several batches, one such query can end before the last are answered; the next goes on.
+        """
+        from streamjoin.spark.enrich_frame import waiting_after
+
+        for _ in range(most):
+            query = start(self.dataframe(checkpoint=checkpoint))
+            query.awaitTermination()
+            if waiting_after(query, self.plan) == 0:
+                return query
+        raise LimitExceeded(
+            f"rows still wait after {most} queries; does each begin with trigger(availableNow=True) and "
+            "the checkpoint it was given?"
+        )

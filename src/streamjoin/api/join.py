@@ -1,0 +1,354 @@
+"""What a user types: `stream`, `join`, and the join they give.
+
+Nothing happens until a join is started, by `local()` in this process or on Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+
+import pyarrow as pa
+
+from streamjoin.api.enrich import Enriched
+from streamjoin.declare.stream import (
+    Arrival,
+    Control,
+    Duration,
+    Inner,
+    OnViolation,
+    PunctuationSource,
+    Stream,
+    column_names,
+    duration_us,
+)
+from streamjoin.declare.table import Master
+from streamjoin.errors import InvalidJoin
+from streamjoin.local.chain import run_class
+from streamjoin.local.join import LocalRun
+from streamjoin.plan.advice import advice
+from streamjoin.plan.chain import inner_of
+from streamjoin.plan.cost import Rate
+from streamjoin.plan.enrich.planner import plan_semi
+from streamjoin.plan.explain import check_format, described, explain
+from streamjoin.plan.graph.order import plan_edges
+from streamjoin.plan.group_by import grouped
+from streamjoin.plan.planner import JoinOptions, Plan, plan_join
+
+if TYPE_CHECKING:
+    from streamjoin.spark import DataFrame, SparkSession, StreamingQuery
+    from streamjoin.spark.frame import SparkJoin
+
+Sink: TypeAlias = "Callable[[DataFrame, int], None]"
+
+
+def session(**settings: Any) -> SparkSession:
+    """A local Spark session with the settings a stream join wants; see `streamjoin.spark.session`."""
+    from streamjoin.spark.session import session as make
+
+    return make(**settings)
+
+
+def stream(
+    source: Any,
+    *,
+    name: str,
+    key: str | Sequence[str],
+    time: str | None = None,
+    window: Duration | None = None,
+    lateness: Duration | None = None,
+    idle: Duration | None = None,
+    unique: bool = False,
+    arrival: Arrival | None = None,
+    sequence: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    punctuation: PunctuationSource | None = None,
+    on_violation: OnViolation = "drop",
+    ttl: Duration | None = None,
+) -> Stream:
+    """Declare one input of a join and what is known of it.
+
+    `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process, or a join:
+    then its results are the rows, and its punctuations are passed on where `key` is its own key. `ttl` is
+    a bound of last resort: tuples older than that, by the stream's own progress, are let go of whatever
+    they could still join, and counted as `expired`.
+
+    >>> import pyarrow as pa
+    >>> news = stream(
+    ...     pa.schema({"sno": pa.int64(), "title": pa.string()}), name="news", key="sno", unique=True
+    ... )
+    >>> news.payload
+    ('title',)
+    """
+
+    def micros(what: str, value: Duration | None) -> int | None:
+        return None if value is None else duration_us(value, what=f"stream {name!r}: {what}")
+
+    inner = None
+    if isinstance(source, Joined):
+        declared = {"punctuation": punctuation, "arrival": arrival, "sequence": sequence}
+        inner, frame = source._as_input(name, column_names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
+        schema = source.plan.spec.emits
+    else:
+        schema, frame = _schema_and_frame(source, name)
+    lateness_us = micros("lateness", lateness)
+    if frame is not None and frame.isStreaming and (time is None or lateness_us is None):
+        time, lateness_us = _from_watermark(frame, time, lateness_us)
+    if isinstance(punctuation, Control):
+        punctuation = _with_schema(punctuation, name, on_spark=frame is not None)
+    return Stream(
+        name,
+        schema,
+        column_names(key, f"stream {name!r}: key"),
+        time,
+        micros("window", window),
+        lateness_us,
+        micros("idle", idle),
+        unique,
+        arrival,
+        () if sequence is None else (sequence,) if isinstance(sequence, str) else tuple(sequence),
+        None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns),
+        punctuation,
+        on_violation,
+        micros("ttl", ttl),
+        inner=inner,
+        source=frame,
+    )
+
+
+def _from_watermark(frame: Any, time: str | None, lateness_us: int | None) -> tuple[str | None, int | None]:
+    """What was not declared, from a watermark that the DataFrame already has."""
+    from streamjoin.spark.watermark import watermark_of
+
+    watermark = watermark_of(frame)
+    if watermark is None or time not in (None, watermark.column):
+        return time, lateness_us
+    return watermark.column, watermark.delay_us if lateness_us is None else lateness_us
+
+
+def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
+    if isinstance(source, pa.Schema):
+        return source, None
+    if any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__):
+        from streamjoin.spark.frame import arrow_schema
+        from streamjoin.spark.session import refuse_connect
+
+        refuse_connect(source, name)
+        return arrow_schema(source), source
+    if isinstance(source, Enriched):
+        raise InvalidJoin(
+            f"stream {name!r}: of a join with master data give the results: its dataframe(checkpoint=…), or "
+            "locally its plan.spec.output, and push what it gives"
+        )
+    raise InvalidJoin(
+        f"stream {name!r}: give a Spark DataFrame or a pyarrow.Schema, not a {type(source).__name__}"
+    )
+
+
+def _with_schema(control: Control, name: str, *, on_spark: bool) -> Control:
+    """A control source with its columns; it must be where its stream is."""
+    schema, frame = _schema_and_frame(control.source, f"{name}: control")
+    if (frame is not None) != on_spark:
+        kinds = ("a Spark DataFrame", "a pyarrow.Schema")
+        there, here = kinds if on_spark else kinds[::-1]
+        raise InvalidJoin(f"stream {name!r} is {there} and its control source {here}; give {there} for both")
+    return replace(control, schema=schema)
+
+
+class JoinKeywords(TypedDict, total=False):
+    """The keywords of `join`."""
+
+    name: str
+    how: str
+    where: Any
+    goal: str
+    operator: str | None
+    driver: Any
+    order: Any
+    purge: Any
+    probe: Any
+    memory: Any
+    propagate: bool
+    buckets: int | None
+    strict: bool
+    on: str | Sequence[str] | None
+    rates: Mapping[str, Rate | float] | None
+
+
+@overload
+def join(*inputs: Stream, **options: Unpack[JoinKeywords]) -> Joined: ...
+@overload
+def join(
+    first: Stream, master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]
+) -> Enriched: ...
+@overload
+def join(master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]) -> Enriched: ...
+def join(
+    *inputs: Stream | Master,
+    name: str = "join",
+    how: str = "inner",
+    where: Any = None,
+    goal: str = "throughput",
+    operator: str | None = None,
+    driver: Any = None,
+    order: Any = None,
+    purge: Any = None,
+    probe: Any = None,
+    memory: Any = None,
+    propagate: bool = True,
+    buckets: int | None = None,
+    strict: bool = False,
+    on: str | Sequence[str] | None = None,
+    rates: Mapping[str, Rate | float] | None = None,
+) -> Joined | Enriched:
+    """Join two or more streams on their keys, matched by position; or `on` other columns.
+
+    One stream and one or more masters give an `Enriched`: the stream with columns of each table.
+
+    `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
+    few operators as possible, one after another in one query, in the order that is estimated to cost least.
+    `rates` (rows per second by stream, or a `Rate` that says more) makes that estimate better.
+
+    A join whose state nothing bounds starts with a warning (`UnboundedState`), or is refused here where
+    `strict` is asked for.
+    """
+    options = JoinOptions(
+        name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
+    )
+    streams = [one for one in inputs if not isinstance(one, Master)]
+    if len(streams) < len(inputs):
+        return Enriched(plan_semi(inputs, options, on=on, rates=rates))
+    if on is not None:
+        return Joined(plan_edges(streams, on, options, rates, _lifted))
+    if rates is not None:
+        raise InvalidJoin("rates= helps to order the operators of a join with on=; give it to explain()")
+    return Joined(plan_join(streams, options))
+
+
+def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:
+    """The results of a lower operator as an input of the next."""
+    declared = {"punctuation": None, "arrival": None, "sequence": None}
+    return Joined(plan)._as_input(plan.options.name, key, declared)  # noqa: SLF001
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A join that was planned and checked; start it where the data is."""
+
+    plan: Plan
+
+    def explain(
+        self,
+        *,
+        rates: Mapping[str, Rate | float] | None = None,
+        after: Duration = "1 day",
+        format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
+    ) -> str:
+        """What joins, how, why, and whether its state is bounded; with `rates`, what it will hold.
+
+        `rates` gives for each input by name its rows per second, or a `Rate` that says more; predicted is
+        the state so long `after` the start.
+        """
+        check_format(format)
+        if format == "json":
+            return json.dumps(described(self.plan, rates, after), ensure_ascii=False, indent=2)
+        return explain(self.plan, rates, after)
+
+    def advice(self, metrics: Any) -> list[str]:
+        """What the data breaks of what was declared, what it would keep that was not, and where the state
+        is not as predicted.
+
+        `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
+        """
+        figures = dict(metrics if isinstance(metrics, Mapping) else metrics.asDict())
+        return advice(self.plan.streams, figures | (figures.get("seen") or {}))
+
+    def group_by(self, *columns: str) -> GroupedBy:
+        """Add results up by the join's key (and further columns): `.agg(name=(column, function), …)`."""
+        return GroupedBy(self.plan, columns)
+
+    def local(self, *, snapshot: bytes | None = None) -> LocalRun:
+        """Run in this process; with a `snapshot`, go on from it."""
+        return run_class(self.plan)(self.plan, snapshot=snapshot)
+
+    def dataframe(self) -> DataFrame:
+        """The result rows, as an ordinary (streaming) DataFrame."""
+        from streamjoin.spark.append_only import append_only
+
+        return append_only(self._on_spark().dataframe())
+
+    def elements(self) -> DataFrame:
+        """Rows, punctuations and violations as one tagged DataFrame."""
+        from streamjoin.spark.append_only import append_only
+        from streamjoin.spark.outputs import Packed
+
+        wired = self._on_spark()
+        return append_only(wired.elements(wired.emitted(Packed())))
+
+    def write(
+        self,
+        *,
+        rows: Sink | None = None,
+        punctuations: Sink | None = None,
+        violations: Sink | None = None,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+    ) -> StreamingQuery:
+        """Start a streaming query; each sink is `f(batch_df, batch_id)`, each batch computed once.
+
+        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+        """
+        from streamjoin.spark.sinks import write
+
+        sinks = {"rows": rows, "punctuations": punctuations, "violations": violations}
+        return write(self._on_spark(), sinks, checkpoint=checkpoint, trigger=trigger)
+
+    def _as_input(self, name: str, key: tuple[str, ...], declared: dict[str, Any]) -> tuple[Inner, Any]:
+        """What a stream of its results takes over, and on Spark the DataFrame of them."""
+        plan = replace(self.plan, spec=replace(self.plan.spec, feeds_join=True))
+        if all(stream.source is None for stream in plan.streams):
+            return inner_of(plan, name, key, declared), None
+        from streamjoin.spark.chain import passed_on
+
+        wired = Joined(plan)._on_spark()  # noqa: SLF001
+        inner = inner_of(plan, name, key, declared, buckets=wired.spec.buckets)
+        return inner, passed_on(wired, keys=inner.places is not None)
+
+    def _on_spark(self) -> SparkJoin:
+        without = [stream.name for stream in self.plan.streams if stream.source is None]
+        if without:
+            raise InvalidJoin(
+                f"{', '.join(without)} was declared with a schema, not a DataFrame; "
+                "use local(), or declare it with a DataFrame"
+            )
+        from streamjoin.spark.frame import SparkJoin
+
+        return SparkJoin.of(self.plan)
+
+
+@dataclass(frozen=True)
+class GroupedBy:
+    """The results of a join by group; say what to make of them with `agg`."""
+
+    plan: Plan
+    columns: tuple[str, ...]
+
+    def agg(self, **aggregates: tuple[str, str]) -> Joined:
+        """A join that gives, in place of its rows, one row per group the moment its key is finished.
+
+        Each aggregate is a column and a function: count, sum, min, max, avg, first, last, collect;
+        `("*", "count")` counts rows. `first` and `last` go by event time.
+
+        >>> import pyarrow as pa
+        >>> item, bid = (
+        ...     stream(pa.schema({"item": pa.int64(), name: pa.int64()}), name=name, key="item", unique=once)
+        ...     for name, once in (("opened", True), ("price", False))
+        ... )
+        >>> join(item, bid).group_by("item").agg(
+        ...     n=("*", "count"), best=("price", "max")
+        ... ).plan.spec.emits.names
+        ['item', 'n', 'best']
+        """
+        return Joined(grouped(self.plan, self.columns, aggregates))

@@ -1,0 +1,1 @@
+"""The demos: what the library does, shown on seeded data."""

@@ -1,0 +1,1 @@
+"""Seeded generators of the data that the demos and examples join."""

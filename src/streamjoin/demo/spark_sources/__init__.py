@@ -1,0 +1,1 @@
+"""The seeded generators as Spark sources."""

@@ -1,0 +1,181 @@
+"""The cache of a semi-stream join: values with all their master rows, or known to have none.
+
+Rows stand in runs, as the state of every join does, so that a batch stores what it added. With each row
+stands how often its value was met and since when, in one number; a value's is that of its first row. Worked
+number: met 30 times since clock 100, at clock 700 with 100 ticks a cycle: 5 times a cycle. Counting every
+eighth batch, each tuple for eight, is enough, and the numbers need not be stored again in between.
+
+A value that is evicted loses all its rows at once: a part of them would give a part of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.keys import equal_at
+from streamjoin.state.run import Hit, Run
+from streamjoin.state.sorted_runs import MergePolicy, Part, RunNames, Side
+
+Floats = npt.NDArray[np.float64]
+
+_MET = (1 << 32) - 1  # the lower half is how often a value was met, the upper since when
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the cache knows of the keys of sorted tuples: which, and the rows of those that have some."""
+
+    known: Mask
+    hits: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of the cache: how often each was met, for how many ticks it was there, its rows."""
+
+    met: Ints
+    age: Ints
+    rows: Ints
+
+
+class MasterCache:
+    """Values and their master rows; `absent` are values without any."""
+
+    def __init__(self, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+        self.rows = Side("cache", layout, names, policy)
+        self.absent = Side("absent", layout.keys_only, names, policy)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.rows, self.absent
+
+    def __len__(self) -> int:
+        """About how many values there are: each has a row, or is absent."""
+        return self.rows.live_rows + self.absent.live_rows
+
+    @property
+    def nbytes(self) -> int:
+        return sum(side.nbytes + 8 * side.live_rows for side in self.sides)
+
+    @property
+    def value_bytes(self) -> float:
+        """What a value without rows takes."""
+        held = self.absent.live_rows + self.absent.dead_rows
+        return 8.0 + (self.absent.nbytes / held if held else 16.0 * len(self.absent.layout.key_types))
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        for side in self.sides:
+            side.tiers = []
+
+    def look_up(self, tuples: Batch, weight: int) -> Found:
+        """What is known of sorted tuples; each counts so often."""
+        known: Mask = np.zeros(len(tuples.groups), np.bool_)
+        hits = [[_living(hit) for hit in side.match(tuples)] for side in self.sides]
+        for hit in (hit for some in hits for hit in some):
+            known[hit.probe] = True
+            if weight:
+                _count(hit.run, hit.start, weight * tuples.groups.count[hit.probe])
+        return Found(known, hits[0])
+
+    def add(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints], since: int) -> int:
+        """New values with all their rows, and keys known to have none; what is here already stays as it is.
+
+        `met` is how often the value of each row came since then. Returns how many values are new.
+        """
+        added = 0
+        for side, batch, count in zip(self.sides, (rows, absent), met, strict=True):
+            if len(batch):
+                by_key = batch.sorted()
+                new = ~self._holds(by_key)
+                marks = (since << 32) + np.minimum(count, _MET)[batch.sort_order()]
+                mine = new[by_key.groups.of_rows()]
+                if mine.any():
+                    side.adopt(Part(by_key.where(mine), arrived=marks[mine]))
+                    side.merge_due()
+                added += int(np.count_nonzero(new))
+        return added
+
+    def _holds(self, rows: Batch) -> Mask:
+        """For each key of sorted rows, whether it is known."""
+        held: Mask = np.zeros(len(rows.groups), np.bool_)
+        for side in self.sides:
+            for hit in side.match(rows):
+                held[_living(hit).probe] = True
+        return held
+
+    def evict(self, clock: int, stays: Callable[[Values], Mask]) -> int:
+        """Let go of the values that do not stay; returns how many went."""
+        runs = [run for side in self.sides for run in side.runs]
+        with_rows = sum(1 for _ in self.rows.runs)
+        parts = [_values(run, clock, has_rows=i < with_rows) for i, run in enumerate(runs)]
+        if not parts:
+            return 0
+        all_values = Values(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        kept = np.split(stays(all_values), np.cumsum([len(part[0]) for part in parts])[:-1])
+        _keep_values_whole(runs[:with_rows], kept)
+        gone = 0
+        for run, keep in zip(runs, kept, strict=True):
+            groups = run.batch.groups
+            alive = run.alive(groups.start)
+            gone += int(np.count_nonzero(alive & ~keep))
+            run.kill_stretches(groups.start[~keep], groups.count[~keep])
+        for side in self.sides:
+            side.drop_dead()
+        return gone
+
+    def fade(self, clock: int, *, forget: bool) -> None:
+        """Counting begins again, or what was counted counts half."""
+        for side in self.sides:
+            for run in side.runs:
+                marks = _marks(run)
+                since, met = marks >> 32, marks & _MET
+                run.arrived = np.full(len(marks), clock << 32) if forget else _halved(since, met, clock)
+
+
+def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
+    """Where a value's rows go on in the next run, it leaves both or none."""
+    borders = range(len(runs) - 1)
+    for i in (*borders, *reversed(borders)):
+        one, other = runs[i].batch, runs[i + 1].batch
+        last, first = np.array([len(one) - 1]), np.zeros(1, np.int64)
+        if equal_at(one.keys, last, other.keys, first)[0]:
+            kept[i][-1] = kept[i + 1][0] = kept[i][-1] and kept[i + 1][0]
+
+
+def _living(hit: Hit) -> Hit:
+    """Without the values that were let go of: all rows of a value are dead, or none."""
+    if hit.run.dead is None or len(hit.probe) == 0:
+        return hit
+    alive = ~hit.run.dead[hit.start]
+    return Hit(hit.run, hit.probe[alive], hit.start[alive], hit.count[alive])
+
+
+def _marks(run: Run) -> Ints:
+    """A run's marks, to be changed."""
+    marks = run.arrived if run.arrived is not None else np.zeros(len(run), np.int64)
+    if not marks.flags.writeable:
+        marks = marks.copy()
+    run.arrived = marks
+    return marks
+
+
+def _count(run: Run, rows: Ints, more: Ints) -> None:
+    marks = _marks(run)
+    marks[rows] += np.minimum(more, _MET - (marks[rows] & _MET))
+
+
+def _values(run: Run, clock: int, *, has_rows: bool) -> tuple[Ints, Ints, Ints]:
+    groups = run.batch.groups
+    marks = _marks(run)[groups.start]
+    count = groups.count if has_rows else np.zeros(len(groups), np.int64)
+    return marks & _MET, clock - (marks >> 32), count
+
+
+def _halved(since: Ints, met: Ints, clock: int) -> Ints:
+    return ((clock - (clock - since) // 2) << 32) + (met >> 1)

@@ -1,0 +1,142 @@
+"""Reading as in the SSBJ paper: any piece may hold rows of any value, so a tuple meets all pieces.
+
+Moving a value into the cache takes three cycles (Algorithm 1, lines 3 to 13 and 28 to 36), decided where the
+printed pseudocode is not right:
+
+- *counting*: of the values that wait at its beginning, how many master rows each has; at its end it is
+  decided once which of them move;
+- *switching*: their master rows are collected from the pieces, all of them;
+- *phasing out*: they are in the cache, complete; tuples that waited before finish on disk.
+
+A value without master rows is known to have none when its chunk has met every piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamjoin.columnar.batch import Batch, Ints, Mask, concat
+from streamjoin.columnar.match import expand
+from streamjoin.enrich.scan import Chunk, Reading
+from streamjoin.state.run import Run, match
+
+if TYPE_CHECKING:
+    from streamjoin.enrich.operator import SemiStreamJoin
+
+COUNTING, SWITCHING, PHASING_OUT = "counting", "switching", "phasing out"
+_NEXT = {COUNTING: SWITCHING, SWITCHING: PHASING_OUT, PHASING_OUT: COUNTING}
+
+
+@dataclass
+class PaperReading(Reading):
+    """Pieces in any order; the state of moving values into the cache."""
+
+    state: str = COUNTING
+    candidates: Run | None = None  # their keys
+    rows_of: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    switching: list[Run] = field(default_factory=list)
+    reserved_bytes: int = 0  # for the rows of what moves
+
+    @property
+    def busy(self) -> bool:
+        """Whether reading is of use."""
+        return bool(self.chunks) or (self.state == SWITCHING and self.candidates is not None)
+
+    @property
+    def switching_bytes(self) -> int:
+        return max(sum(run.nbytes for run in self.switching), self.reserved_bytes)
+
+    def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
+        if not self.busy:
+            self._move_on(join)
+            return
+        piece = self.master.read(self.position)
+        join.counts.pieces_read += 1
+        join.counts.bytes_read += piece.nbytes
+        for chunk in self.chunks:
+            hit = match(chunk.rows, Run("piece", piece))
+            if len(hit.probe):
+                groups = chunk.rows.groups
+                chunk.run.mark_matched(expand(groups.start[hit.probe], groups.count[hit.probe])[1])
+                yield from join.pairs(chunk.rows, hit, self.master.version)
+            chunk.pieces_left -= 1
+        if self.position == 0 and self.state == COUNTING:
+            self._begin_counting(join)
+        self._count_or_collect(join, piece)
+        self._move_on(join)
+        done = [chunk for chunk in self.chunks if chunk.pieces_left == 0]
+        self.chunks = [chunk for chunk in self.chunks if chunk.pieces_left]
+        self.waiting -= sum(len(chunk.rows) for chunk in done)
+        for chunk in done:
+            alone = np.flatnonzero(~_matched(chunk))
+            self._remember_absent(join, chunk, alone)
+            yield from join.unmatched(chunk.rows, alone, self)
+
+    def end_of_cycle(self, join: SemiStreamJoin) -> None:
+        if self is not join.newest or not join.spec.caches:
+            return
+        if self.state == COUNTING and self.candidates is not None:
+            self._decide(join)
+        elif self.state == SWITCHING and self.candidates is not None:
+            rows = concat(join.spec.master, [run.batch for run in self.switching]).sorted()
+            met = self._met(join, rows)[rows.groups.of_rows()]
+            join.take_into_cache(rows, self.candidates.batch.slice(0, 0), (met, _NONE))
+            self.candidates, self.switching, self.reserved_bytes = None, [], 0
+        self.state = _NEXT[self.state]
+        join.end_cycle(self.cycle, waits=1.0)
+
+    def _begin_counting(self, join: SemiStreamJoin) -> None:
+        waiting = [chunk.rows.only_keys() for chunk in self.chunks]
+        keys = concat(join.spec.stream.keys_only, waiting).sorted().distinct_keys()
+        self.candidates = join.new_run("candidates", keys) if len(keys) else None
+        self.rows_of = np.zeros(len(keys), np.int64)
+
+    def _count_or_collect(self, join: SemiStreamJoin, piece: Batch) -> None:
+        if self.candidates is None or self.state == PHASING_OUT:
+            return
+        hit = match(piece, self.candidates)
+        if self.state == COUNTING:
+            self.rows_of[hit.start] += piece.groups.count[hit.probe]
+        elif len(hit.probe):
+            rows = expand(piece.groups.start[hit.probe], piece.groups.count[hit.probe])[1]
+            self.switching.append(join.new_run("switching", piece.take(rows)))
+
+    def _decide(self, join: SemiStreamJoin) -> None:
+        """Which of the counted values move: those that take less memory in the cache than waiting."""
+        if self.candidates is None:
+            return
+        waiting = self._met(join, self.candidates.batch)
+        worth = join.worth_caching(waiting, self.rows_of, waits=1.0, scanned=True) & (self.rows_of > 0)
+        keys = self.candidates.batch.where(worth)
+        self.reserved_bytes = int(join.cache_cost(self.rows_of[worth]).sum())
+        self.candidates = join.new_run("candidates", keys) if len(keys) else None
+
+    def _met(self, join: SemiStreamJoin, rows: Batch) -> Ints:
+        """For each key of sorted rows, the tuples of it that wait."""
+        keys = Run("keys", rows.distinct_keys())
+        waiting = np.zeros(len(keys), np.int64)
+        for chunk in self.chunks if len(keys) else ():
+            hit = match(chunk.rows, keys)
+            waiting[hit.start] += chunk.rows.groups.count[hit.probe]
+        return waiting
+
+    def _remember_absent(self, join: SemiStreamJoin, chunk: Chunk, alone: Ints) -> None:
+        if not join.spec.caches or self is not join.newest or len(alone) == 0:
+            return
+        tuples = chunk.rows.take(alone)
+        count = tuples.groups.count
+        worth = join.worth_caching(count, np.zeros(len(count), np.int64), waits=1.0, scanned=True)
+        absent = tuples.distinct_keys().where(worth)
+        join.take_into_cache(join.spec.master.empty(), absent, (_NONE, count[worth]))
+
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+def _matched(chunk: Chunk) -> Mask:
+    return np.zeros(len(chunk.rows), np.bool_) if chunk.run.matched is None else chunk.run.matched

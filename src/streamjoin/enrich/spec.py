@@ -1,0 +1,116 @@
+"""What a semi-stream join is made from, counts, and how its memory is divided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from streamjoin.columnar.batch import Batch, Ints, Layout
+from streamjoin.enrich.read_costs import ReadCosts
+
+KIND = "semi-stream join"
+Access = Literal["auto", "scan", "lookup", "paper"]
+END_OF_TIME = (1 << 63) - 1  # advance so far when nothing more comes: the waiting room is left
+
+
+class Master(Protocol):
+    """One version of the master data (a bucket's share of it), in pieces sorted by hash.
+
+    Where pieces are in order, `starts` are their smallest hashes, ascending, and all rows of a hash are in
+    one piece; then the rows of some keys can be found without reading all. None: a key's rows may be in any.
+    """
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def piece_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def row_bytes(self) -> float: ...
+    @property
+    def starts(self) -> Ints | None: ...
+    @property
+    def costs(self) -> ReadCosts: ...
+    def read(self, piece: int) -> Batch:
+        """All rows of a piece, sorted."""
+        ...
+
+    def find(self, piece: int, keys: Batch) -> Batch:
+        """The rows of some keys (sorted, distinct, in this piece), sorted; only where pieces are in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class SemiSpec:
+    """A stream and master data on a common key; the sizes are those of one bucket."""
+
+    stream: Layout
+    master: Layout
+    output: pa.Schema
+    memory_bytes: int
+    preserves: bool = False  # a left join: tuples without a master row leave padded
+    caches: bool = True  # False: MESHJOIN
+    access: Access = "auto"
+    fills: bool = True  # memory that is not needed for what waits is filled with values that do not pay
+    cycle_batches: int = 1
+    wait_us: int | None = None  # so long a tuple without a master row waits for one that comes late
+    lateness_us: int = 0
+    tells_version: bool = False  # the last output column is the version
+    switching_factor: float = 1.0
+    pointer_bytes: int = 8  # of the paper's queue, for each tuple that waits
+    fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
+    frame_rows: int = 1 << 16
+    name: str = "join"
+    buckets: int = 1
+    hash: str = "local"
+
+    def waiting_bytes(self, tuple_bytes: float) -> float:
+        """What a tuple of so many bytes takes while it waits."""
+        return self.fudge * tuple_bytes + (self.pointer_bytes if self.access == "paper" else 0)
+
+    def identity(self) -> dict[str, Any]:
+        """What a restart may not change."""
+        return {
+            "kind": KIND,
+            "name": self.name,
+            "buckets": self.buckets,
+            "hash": self.hash,
+            "how": "left" if self.preserves else "inner",
+            "stream columns": [str(field.type) for field in self.stream.schema],
+            "result columns": [f"{field.name} {field.type}" for field in self.output],
+            "waiting room": self.wait_us is not None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the memory is divided, in bytes."""
+
+    piece: int
+    cache: int
+    waiting: int
+    switching: int
+
+    @property
+    def total(self) -> int:
+        return self.piece + self.cache + self.waiting + self.switching
+
+
+@dataclass(slots=True)
+class SemiCounters:
+    """What happened, in stream tuples unless the name says otherwise."""
+
+    rows: int = 0
+    results: int = 0  # rows that left
+    hits: int = 0  # answered by the cache at once
+    unmatched: int = 0  # had no master row
+    keys_found: int = 0  # looked up
+    pieces_read: int = 0
+    bytes_read: int = 0
+    pieces_forced: int = 0  # read because memory was short
+    admitted: int = 0  # values into the cache
+    evicted: int = 0
+    retried: int = 0  # came back from the waiting room for a new version

@@ -1,0 +1,1 @@
+"""Where a table is read from: files, SQLite, PostgreSQL."""

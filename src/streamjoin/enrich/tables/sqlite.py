@@ -1,0 +1,130 @@
+"""Master data from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in stretches.
+
+SQLite's values have types, its columns only wishes: a column declared as INTEGER, REAL or TEXT has that
+type; any other, and all of a query, has the type of its first 1,000 values (whole numbers beside others are
+floats). A later value that does not fit is told with its column. Dates are what they are in SQLite: text or
+numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from streamjoin.enrich.tables.files import BATCH_ROWS, TableSource
+from streamjoin.enrich.tables.sql_names import one_of, quoted_part
+from streamjoin.errors import BadInput, InvalidJoin, SourceLost
+
+_LOOKED_AT = 1000
+_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
+# what a declaration contains; any other decides nothing
+_DECLARED = {"INT": int, "CHAR": str, "CLOB": str, "TEXT": str, "REAL": float, "FLOA": float, "DOUB": float}
+
+
+def sqlite(path: str | Path, *, table: str | None = None, query: str | None = None) -> SQLite:
+    """A table or a query of a database file."""
+    return SQLite(Path(path), one_of(table, query, "sqlite"), table)
+
+
+@dataclass(frozen=True)
+class SQLite(TableSource):
+    """Rows of a database file; `rows_of` is what stands after FROM."""
+
+    path: Path
+    rows_of: str
+    table: str | None = None
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        with self._connected() as database:
+            first = database.execute(f"SELECT * FROM {self.rows_of} LIMIT {_LOOKED_AT}")  # noqa: S608
+            names = [each[0] for each in first.description]
+            columns = list(zip(*first.fetchall(), strict=True)) or [()] * len(names)
+            wished = dict(database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)))
+        return pa.schema(
+            [
+                pa.field(name, _TYPES[_declared(wished.get(name, "")) or self._seen(name, column)])
+                for name, column in zip(names, columns, strict=True)
+            ]
+        )
+
+    def _seen(self, name: str, values: Sequence[Any]) -> type:
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float}:
+            return float
+        if len(kinds) > 1:
+            listed = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise BadInput(f"{self.describe()}: column {name!r} holds {listed}; cast it in a query")
+        return kinds.pop() if kinds else str
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.check(columns)
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        chosen, first = ", ".join(map(quoted_part, columns)), 0
+        with self._connected() as database:
+            found = database.execute(f"SELECT {chosen} FROM {self.rows_of}")  # noqa: S608
+            while rows := found.fetchmany(BATCH_ROWS):
+                arrays = [
+                    self._array(each, values, first)
+                    for each, values in zip(schema, zip(*rows, strict=True), strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                first += len(rows)
+
+    def _array(self, column: Any, values: Sequence[Any], first: int) -> Any:
+        try:
+            return pa.array(values, column.type)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise BadInput(
+                f"{self.describe()}: column {column.name!r} does not hold {column.type} only, "
+                f"from row {first} on ({error}); correct the rows, or cast it in a query"
+            ) from error
+
+    def rows(self) -> int | None:
+        with self._connected() as database:
+            return int(database.execute(f"SELECT count(*) FROM {self.rows_of}").fetchone()[0])  # noqa: S608
+
+    def fingerprint(self) -> str | None:
+        """Of the file and its log: their sizes and times of change."""
+        digest = hashlib.blake2b(self.rows_of.encode(), digest_size=8)
+        for file in (self.path, self.path.with_name(self.path.name + "-wal")):
+            if file.exists():
+                digest.update(f"{file.stat().st_size}|{file.stat().st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+    def describe(self) -> str:
+        return f"SQLite {self.rows_of} in {self.path}"
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        if not self.path.is_file():
+            raise InvalidJoin(f"{self.describe()}: there is no such file; give the path of a database")
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)) as database:
+                yield database
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "busy" in str(error):
+                raise SourceLost(
+                    f"{self.describe()} cannot be reached ({error}); who writes to it?"
+                ) from error
+            raise InvalidJoin(
+                f"{self.describe()} cannot be read ({error}); correct the table or query"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise BadInput(f"{self.describe()} cannot be read ({error}); give a whole database") from error
+
+
+def _declared(wish: str) -> type | None:
+    return next((kind for part, kind in _DECLARED.items() if part in wish.upper()), None)

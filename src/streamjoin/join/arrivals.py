@@ -1,0 +1,139 @@
+"""What comes in on one input in one batch: rows, promises, and how far event time has got.
+
+Positions say what came before what. They are known only where the input has a sequence, and only
+within one source partition; without them every promise acts after the batch's rows, which is
+always safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.match import expand
+from streamjoin.join.scheduled_punctuations import TimedPatterns
+from streamjoin.join.statistics.monitor import Order
+from streamjoin.punctuation import ANY
+from streamjoin.state.closed_keys import KeyPatterns, is_everything, pattern_mask
+from streamjoin.state.run import Run, match
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where each element stands: `offset[i]` within source partition `partition[i]`."""
+
+    partition: Ints
+    offset: Ints
+
+    def take(self, rows: Ints) -> Positions:
+        return Positions(self.partition[rows], self.offset[rows])
+
+    def slice(self, start: int, stop: int) -> Positions:
+        return Positions(self.partition[start:stop], self.offset[start:stop])
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A share of one source partition in few words, for whoever follows the order of arrival.
+
+    `first` and `last` are offsets, `size` is counted in tuples. Where keys are ordered: `values` are
+    the greatest of all but the last `slack` tuples, if there are so many, and then those last ones;
+    `widest` is how many places too late a tuple came within the share.
+    """
+
+    partition: int
+    first: int
+    last: int
+    size: int
+    widest: int = 0
+    values: Any = None
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """One input's share of a batch.
+
+    `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
+    not single keys. `latest_us` is the greatest event time among all rows of the input in this
+    batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
+    `progress_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
+    that wait for a time. `carried` promises are of other columns (`join.forwarded`).
+
+    Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
+    `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
+    so within their track, in the join all. Where it is not, `order` is how the first rows stood.
+    """
+
+    rows: Batch
+    keys: Batch
+    patterns: tuple[KeyPatterns, ...] = ()
+    latest_us: int | None = None
+    progress_us: int | None = None
+    null_keys: int = 0
+    unkeyed: Batch | None = None
+    rows_at: Positions | None = None
+    keys_at: Positions | None = None
+    patterns_at: Positions | None = None
+    rank: Ints | None = None
+    behind: Mask | None = None
+    scheduled: Batch | None = None
+    scheduled_patterns: tuple[TimedPatterns, ...] = ()
+    tracks: tuple[Track, ...] = ()
+    order: Order | None = None
+    carried: pa.RecordBatch | None = None
+
+    @classmethod
+    def nothing(cls, layout: Layout) -> Arrivals:
+        return cls(layout.empty(), layout.keys_only.empty())
+
+    def and_nothing_more(self) -> Arrivals:
+        """The same, and the input has ended."""
+        everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
+        return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
+
+    def without_promises(self) -> Arrivals:
+        """The same for an operator that knows no punctuations; that an input has ended it does know."""
+        ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
+        return replace(
+            self,
+            keys=self.keys.slice(0, 0),
+            keys_at=None,
+            patterns=tuple(self.patterns[i] for i in ends),
+            patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
+            scheduled=None,
+            carried=None,
+            scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
+        )
+
+    def after_own_promise(self) -> Mask:
+        """Rows that stand behind a promise of this same batch that covers them."""
+        behind: Mask = np.zeros(len(self.rows), np.bool_) if self.behind is None else self.behind
+        if self.rows_at is None:
+            return behind
+        if self.keys_at is not None and len(self.keys) and len(self.rows):
+            behind = behind | self._behind_keys(self.rows_at, self.keys_at)
+        if self.patterns_at is not None:
+            for i, patterns in enumerate(self.patterns):
+                later = (self.rows_at.partition == self.patterns_at.partition[i]) & (
+                    self.rows_at.offset > self.patterns_at.offset[i]
+                )
+                behind = behind | (later & pattern_mask(patterns, self.rows.keys))
+        return behind
+
+    def _behind_keys(self, rows_at: Positions, keys_at: Positions) -> Mask:
+        behind: Mask = np.zeros(len(self.rows), np.bool_)
+        row_order, key_order = self.rows.sort_order(), self.keys.sort_order()
+        rows, keys = self.rows.take(row_order), self.keys.take(key_order)
+        hit = match(keys, Run("arrivals", rows))
+        pair, key = expand(keys.groups.start[hit.probe], keys.groups.count[hit.probe])
+        parent, row = expand(hit.start[pair], hit.count[pair])
+        row, key = row_order[row], key_order[key[parent]]
+        later = (rows_at.partition[row] == keys_at.partition[key]) & (
+            rows_at.offset[row] > keys_at.offset[key]
+        )
+        behind[row[later]] = True
+        return behind

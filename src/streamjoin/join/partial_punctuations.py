@@ -1,0 +1,91 @@
+"""Promises that must come from several source partitions before they count.
+
+Where the tuples of one key can come through n partitions of a source, each partition speaks only
+for itself: `marked(column, partitions=n)` counts a promise when n different partitions have made
+it. Until then it is a pledge: a key with the partition that made it, remembered as state.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streamjoin.columnar.batch import Batch, Ints, Layout, concat
+from streamjoin.join.arrivals import Positions
+from streamjoin.punctuation import Punctuation
+from streamjoin.state.closed_keys import KeyPatterns, Promises, covers, drop_matching
+from streamjoin.state.sorted_runs import MergePolicy, RunNames, Side
+
+
+class Pledges:
+    """Keys by the partitions that have let go of them; each (key, partition) once."""
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int) -> None:
+        self.partitions = partitions
+        self.layout = Layout(layout.key_types, payload_types=(pa.int64(),))
+        self.side = Side(tag, self.layout, names, MergePolicy(dead_share=0.0))
+        self.patterns: dict[str, list[int]] = {}  # text of a pattern: the partitions that made it
+
+    def __len__(self) -> int:
+        return self.side.live_rows + sum(map(len, self.patterns.values()))
+
+    def forget(self, keys: Batch) -> None:
+        """Keys (of a sorted batch) that are closed in another way."""
+        self.side.forget(keys)
+
+    def forget_matching(self, patterns: KeyPatterns) -> None:
+        """Keys and patterns that a wider promise covers."""
+        drop_matching(self.side, patterns)
+        for text in list(self.patterns):
+            if covers(patterns, Punctuation.parse(text, self.layout.key_types).patterns):
+                del self.patterns[text]
+
+    def fulfilled_patterns(
+        self, patterns: tuple[KeyPatterns, ...], at: Positions | None, promises: Promises
+    ) -> tuple[tuple[KeyPatterns, ...], Positions | None]:
+        """Of the patterns now promised, those that count; what `promises` say already needs no pledge."""
+        if self.partitions == 1 or at is None:
+            return patterns, at
+        enough = []
+        for pattern, partition in zip(patterns, at.partition.tolist(), strict=True):
+            if promises.say(pattern):
+                continue
+            text = Punctuation(pattern).text()
+            made = self.patterns.setdefault(text, [])
+            if partition not in made:
+                made.append(partition)
+            if len(made) >= self.partitions:
+                del self.patterns[text]
+                enough.append(pattern)
+        return tuple(enough), None
+
+    def fulfilled(self, keys: Batch, at: Positions | None) -> tuple[Batch, Positions | None]:
+        """Of the keys now promised, those that count; with one partition, all of them.
+
+        A promise without a position was made for the whole input, not by one of its partitions.
+        """
+        if self.partitions == 1 or at is None or len(keys) == 0:
+            return keys, at
+        new = self.layout.batch([keys.data.column(0), *keys.keys, pa.array(at.partition)])
+        distinct = new.sorted().distinct_keys()
+        held = []
+        for hit in self.side.match(distinct):
+            rows = hit.live()[1]
+            held.append(hit.run.batch.take(rows))
+            hit.run.kill(rows)
+        all_pledges = concat(self.layout, [*held, new]).sorted()
+        group = all_pledges.groups.of_rows()
+        first = first_of_each(group, all_pledges.payload[0].to_numpy())
+        made = np.bincount(group[first], minlength=len(all_pledges.groups))
+        enough = made >= self.partitions
+        self.side.drop_dead()
+        self.side.append(all_pledges.take(first[~enough[group[first]]]))
+        return all_pledges.distinct_keys().where(enough), None
+
+
+def first_of_each(group: Ints, partition: Ints) -> Ints:
+    """The rows that show a (group, partition) for the first time, ascending."""
+    order = np.lexsort((partition, group))
+    repeated = np.zeros(len(order), np.bool_)
+    repeated[1:] = (group[order][1:] == group[order][:-1]) & (partition[order][1:] == partition[order][:-1])
+    return np.sort(order[~repeated])

@@ -1,0 +1,1 @@
+"""The state of a join outside its process: snapshot, rebucketing, inspection."""

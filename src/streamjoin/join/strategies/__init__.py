@@ -1,0 +1,1 @@
+"""Decisions that the operator leaves open, one file a seam, its protocol on top."""

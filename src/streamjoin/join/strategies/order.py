@@ -1,0 +1,35 @@
+"""Tuple scheduling: which rows of an input's turn come first (MJoin section 4.2).
+
+Value-oriented scheduling is for keys that another input has already promised: what is left of
+them is joined first, so that they finish and are announced early, and the other rows of the turn
+wait. The pool of waiting rows is empty again when the turn passes to another input, so at the end
+of a batch nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamjoin.columnar.batch import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """Rows as they came."""
+
+    name: str = "sequential"
+
+    def urgent(self, awaited: Callable[[], Mask]) -> Mask | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOriented:
+    """Rows whose key another input has promised first, while there are any; the others wait."""
+
+    name: str = "value_oriented"
+
+    def urgent(self, awaited: Callable[[], Mask]) -> Mask | None:
+        mask = awaited()
+        return None if mask.all() or not mask.any() else mask

@@ -1,1 +1,0 @@
-"""Arrays in, index arrays out: match, window, assemble. No state, no clock."""

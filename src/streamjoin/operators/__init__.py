@@ -1,1 +1,0 @@
-"""The joins, their rules and their strategies; nothing here knows how it is run."""

@@ -1,0 +1,1 @@
+"""From a stream and tables to semi-stream joins, with reasons."""

@@ -1,0 +1,277 @@
+"""From a stream and master data to semi-stream joins, one for each master table, and why each is as it is.
+
+Everything that can be wrong with such a join as written is found here, before any data is staged. Several
+masters on the stream's key are joined one after another: the results of the first are the stream of the
+second. Columns and key types are those that one join of all of them would have.
+
+Worked case: orders(id, name) with customers(id, name) and ratings(id, stars): the first join gives id,
+orders_name, customers_name, the second adds stars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.columnar.batch import Layout
+from streamjoin.columnar.types import common_type, plain
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.table import Master
+from streamjoin.enrich.segments import PIECE_BYTES, Form, StagedVersion
+from streamjoin.enrich.spec import SemiSpec
+from streamjoin.errors import InvalidJoin
+from streamjoin.plan.output import Columns, check_names, joined_schema
+from streamjoin.plan.planner import JoinOptions, check_options
+
+PRESETS = {
+    "ssbj": "SSBJ: the pieces are read in cycles for all rows that wait; frequent values are cached",
+    "meshjoin": "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached",
+}
+_SMALLEST_PIECE = 16 << 10
+
+# What a join of streams knows and this one does not: the value that says nothing, and what to do instead.
+_OF_STREAM: dict[str, tuple[Any, str]] = {
+    "window": (None, "a master row has no time; leave it out"),
+    "idle": (None, "leave it out"),
+    "ttl": (None, "memory= of the master bounds what is held; leave it out"),
+    "unique": (False, "leave it out"),
+    "arrival": (None, "no stream row is kept once it is answered; leave it out"),
+    "sequence": ((), "the order of rows is not used; leave it out, or drop the column"),
+    "punctuation": (None, "no stream row is kept once it is answered; leave it out"),
+    "on_violation": ("drop", "nothing is promised, so nothing is violated; leave it out"),
+}
+_OF_JOIN: dict[str, tuple[Any, str]] = {
+    "how": ("inner", "give how= to sj.master(…)"),
+    "memory": (None, "give memory= to sj.master(…)"),
+    "where": (None, "filter the result"),
+    "goal": ("throughput", "leave it out"),
+    "driver": (None, "leave it out"),
+    "order": (None, "leave it out"),
+    "purge": (None, "leave it out"),
+    "probe": (None, "leave it out"),
+    "propagate": (True, "leave it out"),
+    "on": (None, "the stream's key and the master's, matched by position, say what is joined"),
+    "rates": (None, "give it to explain()"),
+}
+
+
+class EmptyMaster(UserWarning):
+    """A master table has no row that could match: results are right, but hardly what was meant."""
+
+
+@dataclass(frozen=True)
+class SemiPlan:
+    """One stream and one master table, ready to run.
+
+    `stream` is as the operator takes it: without event time where nothing waits by it. `spec` has the
+    memory of the whole join. `below` is the join whose results are the stream, where there is one.
+    """
+
+    stream: Stream
+    master: Master
+    options: JoinOptions
+    spec: SemiSpec
+    below: SemiPlan | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.options.name)
+
+    @property
+    def chain(self) -> tuple[SemiPlan, ...]:
+        """This join and those below it, in the order in which a row passes them."""
+        return (*(() if self.below is None else self.below.chain), self)
+
+    def for_bucket(self, version: StagedVersion) -> SemiSpec:
+        """What one of a version's buckets does, with its share of the memory.
+
+        Refused where the memory is too small for the version's pieces.
+        """
+        buckets, least = version.form.buckets, self.least_memory(version)
+        if self.spec.memory_bytes < least:
+            raise InvalidJoin(
+                f"master {self.master.name!r}: memory={self.spec.memory_bytes:,} bytes is too small: it needs"
+                f" {least:,}, twice its largest piece of {version.largest_piece:,} for each of {buckets} "
+                f"bucket{'s'[: buckets > 1]}; give that or more"
+            )
+        return replace(self.spec, memory_bytes=self.spec.memory_bytes // buckets)
+
+    @staticmethod
+    def least_memory(version: StagedVersion) -> int:
+        """What the join needs at least: in each bucket a piece, and as much for what waits."""
+        return 2 * version.largest_piece * version.form.buckets
+
+    def form(self, buckets: int, hash_name: str) -> Form:
+        """How its master data is staged."""
+        return Form(self.master.key, self.master.payload, self.spec.master, hash_name, buckets)
+
+    def with_master(self, anew: Master) -> SemiPlan:
+        """The same join with its master declared anew: another place or label of the same table."""
+        kept = ("key", "payload", "tells_version", "how", "memory_bytes", "cycle_batches", "wait_us")
+        said, known = ([getattr(one, name) for name in kept] for one in (anew, self.master))
+        if said != known:
+            raise InvalidJoin(
+                f"master {anew.name!r} is declared with another key, columns or options than in this join; "
+                "change only its source or version, or begin another join"
+            )
+        return replace(self, master=anew)
+
+    def piece_bytes(self, buckets: int) -> int:
+        """How large the pieces of the master data are made: several fit a bucket's share of the memory.
+
+        Worked number: 64 MB over 8 buckets are 8 MB each, and pieces of 1 MB.
+        """
+        share = self.spec.memory_bytes // buckets
+        return max(min(PIECE_BYTES, share // 8), _SMALLEST_PIECE)
+
+
+def plan_semi(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> SemiPlan:
+    """Check a join of one stream with one or more masters and choose how it runs.
+
+    `more` is what else the user said of the join, by name; only None is good.
+    """
+    check_options(options)
+    stream, masters = _one_stream(inputs)
+    _check_known(stream, {**vars(options), **more})
+    _check_widths(stream, masters)
+    sides: list[Stream | Master] = [stream, *masters]
+    key_types = tuple(
+        common_type(
+            [one.name for one in sides],
+            [one.key[i] for one in sides],
+            [one.type_of(one.key[i]) for one in sides],
+        )
+        for i in range(len(stream.key))
+    )
+    outputs = _outputs(stream, masters, key_types)
+    plans: list[SemiPlan] = []
+    for number, master in enumerate(masters):
+        last = number == len(masters) - 1
+        named = options if last else replace(options, name=f"{options.name}_{master.name}")
+        fed = stream if number == 0 else _passed_on(stream, outputs[0], outputs[number])
+        below = plans[-1] if plans else None
+        plans.append(_plan_one(_timed(fed, master), master, named, outputs[number + 1], below))
+    return plans[-1]
+
+
+def _plan_one(
+    stream: Stream, master: Master, options: JoinOptions, output: pa.Schema, below: SemiPlan | None
+) -> SemiPlan:
+    key_types = tuple(output.types[: len(stream.key)])
+    spec = SemiSpec(
+        Layout(key_types, stream.time is not None, _types(stream)),
+        Layout(key_types, payload_types=_types(master)),
+        output,
+        master.memory_bytes,
+        preserves=master.how == "left",
+        caches=options.operator != "meshjoin",
+        access="auto" if options.operator is None else "paper",
+        cycle_batches=master.cycle_batches,
+        wait_us=master.wait_us,
+        lateness_us=stream.lateness_us or 0,
+        tells_version=master.tells_version,
+    )
+    return SemiPlan(stream, master, options, spec, below)
+
+
+def _types(side: Columns) -> tuple[pa.DataType, ...]:
+    return tuple(plain(side.type_of(name)) for name in side.payload)
+
+
+def _one_stream(inputs: Sequence[Any]) -> tuple[Stream, list[Master]]:
+    """The stream and the masters among the inputs."""
+    for one in inputs:
+        if not isinstance(one, Stream | Master):
+            given = repr(one) if isinstance(one, str) else f"a {type(one).__name__}"
+            raise InvalidJoin(
+                f"{given} is neither a stream nor a master; wrap it with sj.stream(…) or sj.master(…)"
+            )
+    streams = [one for one in inputs if isinstance(one, Stream)]
+    masters = [one for one in inputs if isinstance(one, Master)]
+    if not streams:
+        listed = ", ".join(master.name for master in masters)
+        raise InvalidJoin(f"{listed}: master data is joined with a stream; add one with sj.stream(…)")
+    if len(streams) > 1:
+        listed = " and ".join(stream.name for stream in streams)
+        raise InvalidJoin(
+            f"{listed} are streams: join them first, and give the result's dataframe() as the one stream "
+            f"that is joined with {', '.join(master.name for master in masters)}"
+        )
+    names = [one.name for one in inputs]
+    if len(set(names)) != len(names):
+        raise InvalidJoin(f"two inputs have the same name ({', '.join(names)}); give each its own name")
+    return streams[0], masters
+
+
+def _check_known(stream: Stream, options: Mapping[str, Any]) -> None:
+    """Refuse what says something to a join of streams only."""
+    operator = options["operator"]
+    if operator is not None and operator not in tuple(PRESETS):
+        raise InvalidJoin(
+            f"operator={operator!r} joins no master data; give one of {', '.join(PRESETS)}, or leave it out"
+        )
+    for what, (silent, instead) in _OF_JOIN.items():
+        if _says_something(options.get(what), silent):
+            raise InvalidJoin(f"{what}= says nothing to a join with master data; {instead}")
+    if stream.inner is not None:
+        raise InvalidJoin(
+            f"stream {stream.name!r} is the join {stream.inner.join!r}; for a join with master data give its "
+            "results: sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
+        )
+    for what, (silent, instead) in _OF_STREAM.items():
+        held = f"{what}_us" if what in ("window", "idle", "ttl") else what
+        if _says_something(getattr(stream, held), silent):
+            raise InvalidJoin(
+                f"stream {stream.name!r}: {what}= says nothing to a join with master data; {instead}"
+            )
+
+
+def _says_something(given: Any, silent: Any) -> bool:
+    """Whether a value is another than the silent one; some, such as expressions, cannot be compared."""
+    return given is not silent and (silent is None or given != silent)
+
+
+def _check_widths(stream: Stream, masters: Sequence[Master]) -> None:
+    sides: list[Stream | Master] = [stream, *masters]
+    if len({len(side.key) for side in sides}) > 1:
+        listed = "; ".join(f"{side.name}: {', '.join(side.key)}" for side in sides)
+        raise InvalidJoin(f"inputs have keys of different width ({listed}); name as many columns each")
+
+
+def _outputs(stream: Stream, masters: Sequence[Master], key_types: Sequence[pa.DataType]) -> list[pa.Schema]:
+    """The columns before the first join and after each."""
+    whole = list(joined_schema([stream, *masters], key_types))
+    at = len(stream.key) + len(stream.payload)
+    fields = whole[:at]
+    found = [pa.schema(fields)]
+    for master in masters:
+        fields = [*fields, *whole[at : at + len(master.payload)]]
+        at += len(master.payload)
+        if master.tells_version:
+            fields.append(pa.field(f"{master.name}_version", pa.string()))
+        found.append(pa.schema(fields))
+    check_names(fields)
+    return found
+
+
+def _passed_on(stream: Stream, named: pa.Schema, output: pa.Schema) -> Stream:
+    """The results of a join as the stream of the next; `named` are its own columns as results name them."""
+    columns = (*stream.key, *stream.payload)
+    time = named.names[columns.index(stream.time)] if stream.time in columns else None
+    lateness_us = None if time is None else stream.lateness_us
+    return replace(stream, schema=output, columns=None, time=time, lateness_us=lateness_us, source=None)
+
+
+def _timed(stream: Stream, master: Master) -> Stream:
+    """The stream with its event time where rows wait by it, without it where none does."""
+    if master.wait_us is None:
+        return replace(stream, time=None, lateness_us=None)
+    if stream.time is None:
+        raise InvalidJoin(
+            f"master {master.name!r}: wait= counts on the event time of {stream.name}; add time= to it, and "
+            "the time column to its columns= where they are chosen"
+        )
+    return stream

@@ -1,0 +1,202 @@
+"""Joins without one common key: which columns are equal, read from edges such as `a.x = b.x`.
+
+Columns that edges connect, over however many steps, are one *class*: they have one value in a result.
+Worked case: `a.x = b.x and b.x = c.x and c.y = d.y` has the classes {a.x, b.x, c.x} and {c.y, d.y}. Inputs
+can be joined when they share a class; what they share is the key of the operator that joins them.
+
+A class stands once in the result, under the name of its column in the first input that has it. Result
+columns do not depend on the order of operators: inputs as declared, of each first the classes that are new,
+then its other columns; a name that occurs twice is prefixed as in `plan.output`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from streamjoin.columnar.types import common_type
+from streamjoin.declare.stream import Marked, Stream
+from streamjoin.errors import InvalidJoin
+
+STAMPS = ("_latest", "_until")  # hidden columns of results on their way into the next operator
+_COLUMN = r"\s*(\w+)\.(\w+|`[^`]+`)\s*"
+_EDGE = re.compile(f"{_COLUMN}={_COLUMN}")
+_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_WRITE = 'write edges as on="a.x = b.x and b.y = c.y", or as a list of such equations'
+
+Place = tuple[int, str]  # the number of an input and a column of it
+
+
+@dataclass(frozen=True)
+class Class:
+    """Columns of several inputs that are equal in every result: by the number of the input."""
+
+    columns: Mapping[int, str]
+
+    @property
+    def first(self) -> Place:
+        """The column that names it."""
+        return min(self.columns.items())
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Inputs and the classes that connect them."""
+
+    streams: tuple[Stream, ...]
+    classes: tuple[Class, ...]
+
+    def of_input(self, number: int) -> frozenset[int]:
+        """The numbers of the classes that an input has a column of."""
+        return frozenset(i for i, one in enumerate(self.classes) if number in one.columns)
+
+    def others(self, number: int) -> list[str]:
+        """The columns of an input that are in the result and in no class."""
+        stream = self.streams[number]
+        joined = {one.columns.get(number) for one in self.classes}
+        chosen = stream.schema.names if stream.columns is None else stream.columns
+        return [name for name in chosen if name not in joined and name not in _beside_data(stream)]
+
+    @cached_property
+    def names(self) -> dict[Place, str]:
+        """The result's name of each column that is in it, in the result's order; of a class its first."""
+        first = {one.first for one in self.classes}
+        places: list[Place] = []
+        for i, stream in enumerate(self.streams):
+            places += [(i, name) for name in stream.schema.names if (i, name) in first]
+            places += [(i, name) for name in self.others(i)]
+        seen = Counter(name for _, name in places)
+        keys = Counter(name for _, name in first)
+        found = {
+            (i, name): name
+            if seen[name] == 1 or ((i, name) in first and keys[name] == 1)
+            else f"{self.streams[i].name}_{name}"
+            for i, name in places
+        }
+        _check_result(list(found.values()))
+        return found
+
+    def class_name(self, number: int) -> str:
+        """The name of a class in the result."""
+        return self.names[self.classes[number].first]
+
+    def equation(self, number: int, inputs: Sequence[int]) -> str:
+        """A class in words, as far as these inputs have it."""
+        columns = self.classes[number].columns
+        return " = ".join(f"{self.streams[i].name}.{columns[i]}" for i in inputs if i in columns)
+
+
+def graph_of(streams: Sequence[Stream], on: Any) -> Graph:
+    """The classes that the edges make of the inputs' columns; refused where that is no join."""
+    edges = [_edge(text, streams) for text in _texts(on)]
+    graph = Graph(tuple(streams), _classes(edges, streams))
+    for one in graph.classes:
+        _check_class(streams, one)
+    _check_connected(graph)
+    return graph
+
+
+def _texts(on: Any) -> list[str]:
+    texts = [on] if isinstance(on, str) else on
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(one, str) for one in texts):
+        raise InvalidJoin(f"on={on!r}; {_WRITE}")
+    return [edge for text in texts for edge in _AND.split(text)]
+
+
+def _edge(text: str, streams: Sequence[Stream]) -> tuple[Place, Place]:
+    found = _EDGE.fullmatch(text)
+    if found is None:
+        raise InvalidJoin(f"on= has {text.strip()!r}, which is no edge; {_WRITE}")
+    left, right = (_place(text, found.group(at), found.group(at + 1), streams) for at in (1, 3))
+    if left[0] == right[0]:
+        name = streams[left[0]].name
+        raise InvalidJoin(
+            f"on= has {text.strip()!r}, which connects {name} with itself; filter such rows before the "
+            f"join, or declare {name} twice under two names to join it with itself"
+        )
+    return left, right
+
+
+def _place(text: str, stream: str, column: str, streams: Sequence[Stream]) -> Place:
+    names, column = [one.name for one in streams], column.strip("`")
+    if stream not in names:
+        raise InvalidJoin(f"on= has {text.strip()!r}, but no stream {stream!r}; there are {', '.join(names)}")
+    number = names.index(stream)
+    own = streams[number]
+    if column not in own.schema.names:
+        raise InvalidJoin(
+            f"on= has {text.strip()!r}, but {stream} has no column {column!r}; "
+            f"it has {', '.join(own.schema.names)}"
+        )
+    if column in _beside_data(own):
+        raise InvalidJoin(
+            f"on= has {text.strip()!r}, but {stream}.{column} says where or what a row is, not its data; "
+            "join on another column, or on a copy of it"
+        )
+    return number, column
+
+
+def _beside_data(stream: Stream) -> tuple[str, ...]:
+    """Columns that say where a row stands, or that it is none."""
+    source = stream.punctuation
+    return (*stream.sequence, source.column) if isinstance(source, Marked) else stream.sequence
+
+
+def _classes(edges: Sequence[tuple[Place, Place]], streams: Sequence[Stream]) -> tuple[Class, ...]:
+    """The places that edges connect, over any number of steps, by their first place."""
+    found: list[set[Place]] = []
+    for edge in edges:
+        joined = set(edge).union(*(one for one in found if one & set(edge)))
+        found = [one for one in found if not one & joined] + [joined]
+    for places in found:
+        numbers = Counter(number for number, _ in places)
+        if len(numbers) < len(places):
+            number = max(numbers, key=lambda each: numbers[each])
+            twice = sorted(name for each, name in places if each == number)
+            raise InvalidJoin(
+                f"on= makes columns of one input equal ({streams[number].name}: {', '.join(twice)}); filter "
+                "such rows before the join and name one of the columns, or leave an edge out"
+            )
+    return tuple(Class(dict(sorted(places))) for places in sorted(found, key=min))
+
+
+def _check_class(streams: Sequence[Stream], one: Class) -> None:
+    """Whether its columns have a common type."""
+    own = [(streams[i], name) for i, name in one.columns.items()]
+    common_type(
+        [stream.name for stream, _ in own],
+        [name for _, name in own],
+        [stream.type_of(name) for stream, name in own],
+    )
+
+
+def _check_connected(graph: Graph) -> None:
+    reached, before = {0}, 0
+    while len(reached) > before:
+        before = len(reached)
+        for one in graph.classes:
+            if reached & one.columns.keys():
+                reached |= one.columns.keys()
+    apart = [stream.name for i, stream in enumerate(graph.streams) if i not in reached]
+    if apart:
+        here = [stream.name for i, stream in enumerate(graph.streams) if i in reached]
+        raise InvalidJoin(
+            f"no edge connects {', '.join(apart)} with {', '.join(here)}, which would be a cross product; "
+            f'add an edge such as "{here[0]}.… = {apart[0]}.…" to on=, or leave {", ".join(apart)} out'
+        )
+
+
+def _check_result(names: list[str]) -> None:
+    clashing = sorted(name for name, count in Counter(names).items() if count > 1)
+    if clashing:
+        raise InvalidJoin(
+            f"the result would have more than one column {', '.join(map(repr, clashing))}; "
+            "rename a column or an input, or choose columns=[…]"
+        )
+    taken = sorted(name for name in names if name.casefold() in STAMPS)
+    if taken:
+        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used inside; rename it")

@@ -1,0 +1,151 @@
+"""Group by: is what was asked possible on this join, and does a group's row ever leave?
+
+A group's row leaves when its key is finished: every input is closed for it, or one that is closed
+holds nothing of it that could still join (and in outer and anti joins every preserved input is
+closed). So some input must close keys whose own tuples go too, by its window or because all other
+inputs close keys. Where none does, rows leave only when the inputs end, which live streams do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS, Accumulator
+from streamjoin.join.group_spec import Aggregate, Grouping
+from streamjoin.join.spec import JoinSpec
+from streamjoin.join.strategies.purge import NoPurge
+from streamjoin.plan.bounds import closes_keys
+from streamjoin.plan.planner import Plan
+
+
+def grouped(plan: Plan, columns: Sequence[Any], aggregates: Mapping[str, Any]) -> Plan:
+    """The plan of a join whose groups leave instead of its rows."""
+    _check_join(plan)
+    _check_columns(plan.spec, columns)
+    if not aggregates:
+        raise InvalidJoin('agg() has no aggregates; give one such as agg(n=("*", "count"))')
+    grouping = Grouping(
+        plan.spec.output,
+        tuple(plan.spec.key_names),
+        tuple(columns),
+        tuple(_aggregate(plan.spec, columns, name, asked) for name, asked in aggregates.items()),
+    )
+    if any(one.accumulator.timed for one in grouping.aggregates):
+        _check_times(plan.spec)
+    return replace(plan, spec=replace(plan.spec, grouping=grouping))
+
+
+def _check_join(plan: Plan) -> None:
+    if plan.spec.grouping is not None:
+        raise InvalidJoin("this join is grouped already; call group_by on the join itself")
+    if isinstance(plan.options.where, str):
+        raise InvalidJoin(
+            f"where={plan.options.where!r} is SQL, tested on rows that leave, and group_by adds them up "
+            'before; give a pyarrow expression such as pc.field("price") > 10'
+        )
+    if not plan.spec.propagate:
+        raise InvalidJoin(
+            "propagate=False keeps to itself which keys are finished, but group_by gives a row when its key "
+            "is; leave propagate out"
+        )
+    keeping = [plan.streams[i].name for i in plan.spec.how.preserved if _keeps(plan, i)]
+    if keeping:
+        raise InvalidJoin(
+            f'on_violation="keep" on {", ".join(keeping)}: in a {plan.spec.how.name} join such rows leave '
+            'padded also when their group has left; declare on_violation="drop" or "fail" there'
+        )
+
+
+def _keeps(plan: Plan, number: int) -> bool:
+    return plan.spec.inputs[number].on_violation == "keep"
+
+
+def _check_columns(spec: JoinSpec, columns: Sequence[Any]) -> None:
+    known = spec.output.names
+    for name in columns:
+        if name not in known:
+            raise InvalidJoin(f"group_by: the join has no column {name!r}; it has {', '.join(known)}")
+    if len(set(columns)) < len(columns):
+        raise InvalidJoin(f"group_by({', '.join(columns)}) names a column twice; name each once")
+    missing = [name for name in spec.key_names if name not in columns]
+    if missing:
+        raise InvalidJoin(
+            f"group_by({', '.join(columns)}) leaves out {', '.join(missing)}: only of the join's keys is it "
+            f"known that they are finished; add {', '.join(missing)}, and add such groups up afterwards"
+        )
+    for name in columns:
+        dtype = spec.output.field(name).type
+        if name not in spec.key_names and not Accumulator.takes(dtype):
+            raise InvalidJoin(f"group_by: {name} is of type {dtype}; group by columns of simple types")
+
+
+def _aggregate(spec: JoinSpec, columns: Sequence[str], name: str, asked: Any) -> Aggregate:
+    if not (isinstance(asked, tuple) and len(asked) == 2 and all(isinstance(part, str) for part in asked)):
+        raise InvalidJoin(f'{name}={asked!r}; give a column and a function, such as ("price", "sum")')
+    column, function = asked
+    if name in columns:
+        raise InvalidJoin(f"{name} is a group column and an aggregate; give the aggregate another name")
+    if function not in FUNCTIONS:
+        raise InvalidJoin(f"{name}: no function {function!r}; give one of {', '.join(FUNCTIONS)}")
+    if column == ALL_ROWS:
+        if function != "count":
+            raise InvalidJoin(f'{name}: there is no {function} of "*"; give a column, or ("*", "count")')
+        return Aggregate(name, column, FUNCTIONS["count"](pa.int64()))
+    if column not in spec.output.names:
+        known = ", ".join(spec.output.names)
+        raise InvalidJoin(f"{name}: the join has no column {column!r}; it has {known}")
+    return Aggregate(name, column, _accumulator(spec, name, column, function))
+
+
+def _accumulator(spec: JoinSpec, name: str, column: str, function: str) -> Accumulator:
+    dtype = spec.output.field(column).type
+    if FUNCTIONS[function].takes(dtype):
+        return FUNCTIONS[function](dtype)
+    fitting = [known for known, kind in FUNCTIONS.items() if kind.takes(dtype)]
+    instead = "; or take sum and count and divide" if function == "avg" and "sum" in fitting else ""
+    raise InvalidJoin(
+        f"{name}: {column} is of type {dtype}, of which there is no {function}; there is "
+        f"{', '.join(fitting)}, or cast {column} before it is joined{instead}"
+    )
+
+
+def _check_times(spec: JoinSpec) -> None:
+    """Every kind of result row needs a component with a time."""
+    timed = [one.layout.timed for one in spec.inputs]
+    alone = (0,) if spec.how.first_match else spec.how.preserved
+    lacking = " and ".join(spec.inputs[i].name for i in alone if not timed[i])
+    if not any(timed):
+        lacking = lacking or " or ".join(one.name for one in spec.inputs)
+    if lacking:
+        raise InvalidJoin(f"first and last go by event time: declare time= on {lacking}")
+
+
+def never_final(plan: Plan) -> str | None:
+    """Why no group's row leaves before the inputs end, and what to declare; None where rows do leave."""
+    if plan.spec.grouping is None:
+        return None
+    said = "a group's row leaves when its key is finished, and here no key ever is before the inputs end: "
+    if isinstance(plan.spec.strategies.purge, NoPurge):
+        return f"{said}purge='none' carries no promise out; choose another purge= or operator="
+    closing = [closes_keys(stream) is not None for stream in plan.streams]
+    names = [stream.name for stream in plan.streams]
+    waited_for = [names[i] for i in plan.spec.how.preserved if not closing[i]]
+    if not waited_for:
+        if any(closes and bound.tuples for closes, bound in zip(closing, plan.bounds, strict=True)):
+            return None
+        waited_for = [name for name, closes in zip(names, closing, strict=True) if not closes]
+    return f"{said}declare punctuation=, arrival= or unique=True on {' and '.join(waited_for)}"
+
+
+def about_groups(plan: Plan) -> list[str]:
+    """What `explain()` says of them."""
+    if plan.spec.grouping is None:
+        return []
+    reason = never_final(plan)
+    leaves = "a row leaves in the batch in which its key is finished; until then what is added up is held"
+    return [f"by {plan.spec.grouping.text}", leaves if reason is None else reason]

@@ -1,0 +1,1 @@
+"""A checkpoint read and rewritten from outside: inspection and rebucketing."""

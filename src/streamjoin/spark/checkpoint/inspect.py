@@ -1,0 +1,57 @@
+"""What the joins of a checkpoint hold, and why: read, opened bucket by bucket, and explained."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamjoin.errors import InvalidJoin
+from streamjoin.join.persistence.inspect import JoinHeld, held
+from streamjoin.join.persistence.rebucket import unknown_sides
+from streamjoin.plan.enrich.state_report import SemiHeld, SemiState
+from streamjoin.plan.state_report import JoinState
+from streamjoin.spark.checkpoint.reader import Checkpoint, StoredJoin, StoredSemiJoin, stored_joins
+
+
+def join_states(
+    spark: SparkSession, checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
+) -> list[JoinState | SemiState]:
+    """The state of every join, or of the one that is named; of all buckets, or of one."""
+    with tempfile.TemporaryDirectory(prefix="streamjoin-state-") as folder:
+        found = stored_joins(spark, checkpoint, Path(folder), bucket=bucket)
+        states = [_state(stored) for stored in found if join in (None, _name(stored))]
+        names = [_name(stored) for stored in found]
+        if join is not None and join not in names:
+            raise InvalidJoin(f"there is no join {join!r} here; give one of {', '.join(names)}")
+        return states
+
+
+def _name(stored: StoredJoin | StoredSemiJoin) -> str:
+    return str(stored.identity["name"]) if isinstance(stored, StoredSemiJoin) else stored.spec.name
+
+
+def _state(stored: StoredJoin | StoredSemiJoin) -> JoinState | SemiState:
+    if isinstance(stored, StoredSemiJoin):
+        held_by = {number: SemiHeld.of(manifest) for number, manifest in stored.manifests.items()}
+        return SemiState(stored.operator.number, stored.identity, held_by)
+    buckets: dict[int, JoinHeld] = {}
+    reached: tuple[int, ...] = ()
+    for number, manifest in stored.manifests.items():
+        opened = stored.open(number)
+        found, more = held(opened), unknown_sides(stored.spec, [manifest])
+        buckets[number] = replace(found, other_rows={**found.other_rows, **more})
+        reached = tuple(opened.reached)
+    return JoinState(stored.operator.number, stored.spec, reached, buckets, stored.guard.facts)
+
+
+def about(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Where the checkpoint stands, as plain JSON."""
+    return {
+        "checkpoint": str(checkpoint.folder),
+        "batch": checkpoint.committed,
+        "planned_batch": checkpoint.planned,
+    }

@@ -1,0 +1,347 @@
+"""From declared streams to an ordinary DataFrame of results.
+
+    select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
+    transformWithState → observe metrics → unpack
+
+A control source is one more branch of the union, packed for the input it speaks of. An input may be
+the results of another join (`chain`).
+Batch DataFrames go through the same code and give the batch answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
+
+from streamjoin.declare.stream import Closing, Control, Inner, Marked, Stream
+from streamjoin.errors import InvalidJoin
+from streamjoin.join.aggregates import Collect, Extreme
+from streamjoin.join.group_spec import Aggregate
+from streamjoin.join.join_type import INNER
+from streamjoin.join.spec import JoinSpec, within_memory
+from streamjoin.join.strategies.spill import check_share
+from streamjoin.plan.bounds import UnboundedState, warning_text
+from streamjoin.plan.group_by import never_final
+from streamjoin.plan.planner import Plan
+from streamjoin.spark.chain import PASSED, PassedPacker
+from streamjoin.spark.columns import micros, normal, quoted
+from streamjoin.spark.control_ingest import promises_of
+from streamjoin.spark.exchange import bucket_labels
+from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
+from streamjoin.spark.metrics import observed
+from streamjoin.spark.outputs import (
+    METRIC,
+    ROWS,
+    TAGS,
+    Emitter,
+    Packed,
+    RowsOnly,
+    UnpackElements,
+    can_be_direct,
+    unpack_rows,
+)
+from streamjoin.spark.processor import BucketJoin, always_zero, metric_names, seen_names
+from streamjoin.spark.session import check_session
+
+# What a run costs differs from a local run: writing to the state store is dear, about 3 ms per MB and
+# more for large values; probing one run more is cheap. docs/decisions/0002 has the measurements.
+MERGE_FANOUT = 16
+RUN_BYTES = 8 << 20
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a DataFrame in Arrow's types, as Spark's workers see them."""
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(frame.schema, timezone=zone)
+
+
+@dataclass(frozen=True)
+class SparkJoin:
+    """A planned join over DataFrames, wired; each call of a method builds on the same plan."""
+
+    plan: Plan
+    spec: JoinSpec
+    spark: SparkSession
+
+    @classmethod
+    def of(cls, plan: Plan) -> SparkJoin:
+        """Check that this join can run on its session, and complete its specification."""
+        frames = [stream.source for stream in plan.streams]
+        spark = frames[0].sparkSession
+        streaming = {stream.name: bool(stream.source.isStreaming) for stream in plan.streams}
+        for stream in plan.streams:
+            if isinstance(stream.punctuation, Control):
+                streaming[f"control of {stream.name}"] = bool(stream.punctuation.source.isStreaming)
+        if len(set(streaming.values())) > 1:
+            raise InvalidJoin(
+                "streaming and batch inputs cannot be mixed in one join ("
+                + ", ".join(f"{name}: {'streaming' if is_ else 'batch'}" for name, is_ in streaming.items())
+                + "); read all of them with readStream, or all with read"
+            )
+        _refuse_unbuilt(plan)
+        check_session(spark)
+        if frames[0].isStreaming:
+            if (text := never_final(plan)) is not None:
+                raise InvalidJoin(text)
+            text = warning_text(plan.bounds)
+            if text is not None:
+                warnings.warn(text, UnboundedState, stacklevel=4)
+        check_names(plan.spec.emits.names)
+        buckets = plan.options.buckets or default_buckets(spark)
+        check_share(plan.spec.strategies.spill.limit_bytes, buckets)
+        merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+        spec = replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging, may_defer=False)
+        return cls(plan, within_memory(spec), spark)
+
+    def emitted(self, emitter: Emitter) -> DataFrame:
+        """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
+        labels = tuple(bucket_labels(self.spec.buckets))
+        packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
+        packed += [
+            self._packed_control(number, stream.punctuation, labels)
+            for number, stream in enumerate(self.plan.streams)
+            if isinstance(stream.punctuation, Control)
+        ]
+        union = packed[0]
+        for other in packed[1:]:
+            union = union.union(other)
+        # tuples that match nothing, and final rows, are known when the inputs end, which batch inputs do
+        needed = bool(self.spec.how.preserved) or self.spec.grouping is not None
+        ends = needed and not self.plan.streams[0].source.isStreaming
+        joined = union.groupBy("bucket").transformWithStateInPandas(
+            BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
+            from_arrow_schema(emitter.schema),
+            "append",
+            "none",
+        )
+        return observed(
+            joined,
+            self.spec.name,
+            metric_names(self.spec),
+            seen=seen_names(self.spec),
+            always_zero=always_zero(self.spec),
+        )
+
+    def dataframe(self) -> DataFrame:
+        """The result rows, by the shorter way where their types allow it."""
+        if not can_be_direct(self.spec.emits):
+            return self.rows(self.emitted(Packed()))
+        return self.passing(direct_rows(self.emitted(RowsOnly(self.spec.emits)), self.output_type()))
+
+    def rows(self, packed: DataFrame) -> DataFrame:
+        """The results among what was emitted packed, in the output columns."""
+        blobs = packed.where(F.col("kind") == ROWS).select("blob")
+        return self.passing(blobs.mapInArrow(unpack_rows, self.output_type()))
+
+    def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
+        """Everything that was emitted packed, or one kind of it, tagged."""
+        tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
+        wanted = packed if kind is None else packed.where(F.col("kind") == kind)
+        found = wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        return self.passing(found, others=F.col("_kind") != "row")
+
+    def passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
+        """The rows for which an SQL condition of an inner join holds, and `others`."""
+        where = self.plan.options.where
+        if not isinstance(where, str):
+            return rows
+        return rows.where(F.expr(where) if others is None else others | F.expr(where))
+
+    def output_type(self) -> T.StructType:
+        """The columns of what leaves, in Spark's types."""
+        joined = self._joined_type()
+        grouping = self.spec.grouping
+        if grouping is None:
+            return joined if self.spec.shown is None else T.StructType([joined[n] for n in self.spec.shown])
+        groups = [joined[name] for name in grouping.columns]
+        answers = [T.StructField(one.name, _answer_type(one, joined)) for one in grouping.aggregates]
+        return T.StructType([*groups, *answers])
+
+    def _joined_type(self) -> T.StructType:
+        """The columns of a joined row in Spark's types."""
+        fields = [
+            T.StructField(name, dtype)
+            for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
+        ]
+        leaving = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
+        for number, stream in enumerate(leaving):
+            fields += [
+                T.StructField(name, stream.source.schema[column].dataType)
+                for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
+            ]
+        fields += [T.StructField(name, T.LongType()) for name in self.spec.stamps]
+        return T.StructType(fields)
+
+    def _key_types(self) -> list[T.DataType]:
+        types: list[T.DataType] = []
+        for i, common in enumerate(self.spec.key_types):
+            declared = [stream.source.schema[stream.key[i]].dataType for stream in self.plan.streams]
+            same = all(dtype == declared[0] for dtype in declared)
+            types.append(declared[0] if same else from_arrow_type(common))
+        return types
+
+    def _packed(self, number: int, labels: tuple[int, ...]) -> DataFrame:
+        stream, spec = self.plan.streams[number], self.spec.inputs[number]
+        columns = self._physical_columns(stream, timed=spec.layout.timed)
+        source = stream.punctuation
+        packer = self._packer(stream.inner)(
+            number,
+            stream.name,
+            spec.layout,
+            labels,
+            marked=isinstance(source, Marked),
+            null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
+            closing=isinstance(source, Closing),
+            sequenced=bool(stream.sequence),
+            keep_unkeyed=number in self.spec.how.preserved,
+            arrival=stream.arrival,
+            stamped=bool(stream.stamps),
+            carried=spec.carried,
+            limited=self.spec.memory_share is not None,
+        )
+        frame: DataFrame = stream.source
+        return frame.select(*columns).mapInArrow(packer, PACKED)
+
+    def _packer(self, inner: Inner | None) -> Callable[..., Packer]:
+        """The packer of an input's rows: of a source, or of the results of a join."""
+        if inner is None:
+            return Packer
+        return partial(PassedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
+
+    def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
+        stream, spec = self.plan.streams[number], self.spec.inputs[number]
+        forms = [
+            source.form(key, dtype) for key, dtype in zip(stream.key, spec.layout.key_types, strict=True)
+        ]
+        keys = list(zip(stream.key, self._key_types(), forms, strict=True))
+        time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
+        ranged = tuple(form == "range" for form in forms)
+        packer = ControlPacker(number, stream.name, spec.layout, labels, ranged, source.time)
+        return promises_of(source.source, keys, time).mapInArrow(packer, PACKED)
+
+    def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
+        source = stream.punctuation
+        keys = [
+            normal(F.col(quoted(name)).cast(dtype), dtype)
+            for name, dtype in zip(stream.key, self._key_types(), strict=True)
+        ]
+        if (
+            isinstance(source, Marked) and stream.promised is not None
+        ):  # a mark is open where it names nothing
+            mark = F.coalesce(F.col(quoted(source.column)), F.lit(False))
+            keys = [
+                key if name in stream.promised else F.when(~mark, key)
+                for name, key in zip(stream.key, keys, strict=True)
+            ]
+        columns = [F.xxhash64(*keys).alias("h")]
+        if stream.stamps:
+            columns += [F.col(name).alias(short) for name, short in zip(stream.stamps, "td", strict=False)]
+        elif timed and stream.time is not None:
+            dtype = stream.source.schema[stream.time].dataType
+            columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
+        columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
+        columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        if isinstance(source, Marked):
+            columns.append(F.col(quoted(source.column)).alias("mark"))
+            if stream.unnamed:
+                columns.append(_any_named(stream.unnamed).alias("named"))
+                columns.append(_any_named(stream.unheard).alias("unheard"))
+        if isinstance(source, Closing):
+            columns.append(F.expr(source.condition).cast("boolean").alias("last"))
+        if stream.sequence:
+            partition = (
+                F.xxhash64(F.col(quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
+            )
+            columns.append(partition.cast("long").alias("part"))
+            columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
+        return columns if stream.inner is None else [*columns, *PASSED]
+
+    def _zoned(self) -> bool:
+        """Whether some event time is an instant; then all are read in the session's time zone."""
+        times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
+        controls = [s.punctuation for s in self.plan.streams if isinstance(s.punctuation, Control)]
+        times += [control.source.schema[control.time].dataType for control in controls]
+        return self.plan.options.zoned or any(isinstance(dtype, T.TimestampType) for dtype in times)
+
+    def _cache_name(self) -> str:
+        text = json.dumps(self.spec.identity(), sort_keys=True)
+        return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _any_named(columns: Sequence[str]) -> Any:
+    """Whether one of the columns has a value."""
+    return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
+
+
+def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
+    """Results that were emitted in their own columns, in their own types."""
+    return emitted.select(
+        *(_from_micros(quoted(field.name), field.dataType).alias(field.name) for field in output)
+    )
+
+
+def check_names(names: list[str]) -> None:
+    """Spark does not tell names apart by case, and some are taken."""
+    folded = [name.casefold() for name in names]
+    clashing = sorted(name for name in names if folded.count(name.casefold()) > 1)
+    if clashing:
+        raise InvalidJoin(
+            f"the result has columns {', '.join(clashing)}, which are one name to Spark; rename one"
+        )
+    taken = sorted({*TAGS, METRIC, "_m"} & set(folded))
+    if taken:
+        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used inside; rename it")
+
+
+def default_buckets(spark: SparkSession) -> int:
+    """One bucket for each partition of a shuffle."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def _refuse_unbuilt(plan: Plan) -> None:
+    if isinstance(plan.options.where, str) and plan.spec.how is not INNER:
+        raise InvalidJoin(
+            f"where={plan.options.where!r}: SQL is tested on the rows of an inner join; "
+            f"a {plan.spec.how.name} join must know it while it joins: give a pyarrow expression "
+            'such as pc.field("price") > 10'
+        )
+    for stream in plan.streams:
+        if stream.arrival is not None and len(stream.sequence) != 2:
+            raise InvalidJoin(
+                f"stream {stream.name!r} is clustered or ordered on Spark without a sequence that names its "
+                "partitions; add sequence=[partition column, offset column]: its order holds in each"
+            )
+        source = stream.punctuation
+        if isinstance(source, Closing) and not isinstance(source.condition, str):
+            raise InvalidJoin(
+                f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
+            )
+
+
+def _answer_type(asked: Aggregate, joined: T.StructType) -> T.DataType:
+    if isinstance(asked.accumulator, Extreme):
+        return joined[asked.column].dataType
+    if isinstance(asked.accumulator, Collect):
+        return T.ArrayType(joined[asked.column].dataType)
+    return from_arrow_type(asked.accumulator.result)
+
+
+def _from_micros(name: str, dtype: T.DataType) -> Any:
+    """A column as it was emitted directly, in its own type again."""
+    if isinstance(dtype, T.TimestampType):
+        return F.timestamp_micros(F.col(name))
+    if isinstance(dtype, T.TimestampNTZType):
+        return F.expr(f"timestampadd(MICROSECOND, {name}, TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+    return F.col(name)

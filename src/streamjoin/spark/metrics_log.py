@@ -1,0 +1,85 @@
+"""What a join on Spark counts, kept: a listener that writes JSON lines, and the curve of its state.
+
+Spark delivers `observedMetrics["streamjoin_<join name>"]` with every micro-batch's progress:
+counters `<input>_<counter>` of that batch, gauges over all buckets, and in `seen` what the monitor
+saw of each input. The log holds one line per batch and join, so that it can be read while the query
+runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from streamjoin.plot import Chart
+
+PREFIX = "streamjoin_"
+
+
+class MetricsLog(StreamingQueryListener):
+    """Writes the metrics of every join of this session; add it with `spark.streams.addListener`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to keep yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """One line for each join of the query."""
+        progress = json.loads(event.progress.json)
+        lines = [json.dumps(line) + "\n" for line in batch_lines(progress)]
+        if lines:
+            with self.path.open("a") as log:
+                log.writelines(lines)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing happened."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """The log is complete."""
+
+
+def batch_lines(progress: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of one micro-batch, one dictionary for each join."""
+    about = {
+        "query": progress["id"],
+        "batch": progress["batchId"],
+        "time": progress["timestamp"],
+        "trigger_ms": progress["durationMs"].get("triggerExecution"),
+        "input_rows": progress["numInputRows"],
+    }
+    observed = progress.get("observedMetrics") or {}
+    return [
+        {**about, "join": name.removeprefix(PREFIX), **values}
+        for name, values in observed.items()
+        if name.startswith(PREFIX)
+    ]
+
+
+def read_log(path: str | Path) -> list[dict[str, Any]]:
+    """All lines of a log."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def state_chart(lines: Iterable[dict[str, Any]], title: str = "Tuples held") -> Chart:
+    """Tuples held and predicted, and promises, over the micro-batches, for each join of a log."""
+    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "promises": "promises"}
+    curves: dict[str, tuple[list[float], list[float]]] = {}
+    for line in lines:
+        for gauge, what in gauges.items():
+            x, y = curves.setdefault(f"{line['join']}: {what}", ([], []))
+            x.append(line["batch"])
+            y.append(line.get(gauge, 0))
+    return Chart(title, "micro-batch", "held", curves)

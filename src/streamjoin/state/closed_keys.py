@@ -1,0 +1,173 @@
+"""What one input has promised: the keys of which no more tuples will come on it.
+
+Layout: single keys as sorted runs with their real values (a hash collision must never close an
+open key), merged ranges where the key is one column, whole patterns where it is several, and a
+flag when the input has ended. For a unique input the keys it has `seen` are kept apart, so that
+a second tuple is told from one after a punctuation.
+
+Invariant: a key is remembered singly only while no range, pattern or end covers it and some
+other input is still open for it; the operator takes out the others by `forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.errors import BadInput
+from streamjoin.punctuation import Constant, Empty, Pattern, Punctuation, Range, Wildcard
+from streamjoin.state.closed_ranges import RangeSet, orderable
+from streamjoin.state.run import Run
+from streamjoin.state.sorted_runs import KeySet, MergePolicy, RunNames, Side
+
+KeyPatterns = tuple[Pattern, ...]
+
+
+class Promises:
+    """`closed(keys)` for one input, vectorised over the distinct keys of a sorted batch."""
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+        self.layout = layout.keys_only
+        self.constants = KeySet(f"{tag}c", layout, names, policy)
+        self.seen = KeySet(f"{tag}u", layout, names, policy)
+        single = len(layout.key_types) == 1
+        self.ranges = RangeSet(layout.key_types[0]) if single else None
+        self.patterns: list[KeyPatterns] = []
+        self.ended = False
+
+    def __len__(self) -> int:
+        """How many things are remembered: keys, ranges, patterns."""
+        ranges = 0 if self.ranges is None else len(self.ranges)
+        return len(self.constants) + len(self.seen) + ranges + len(self.patterns)
+
+    @property
+    def key_sets(self) -> tuple[KeySet, KeySet]:
+        return self.constants, self.seen
+
+    @property
+    def nbytes(self) -> int:
+        return self.constants.side.nbytes + self.seen.side.nbytes
+
+    @property
+    def wide(self) -> bool:
+        """Something is promised that is more than single keys."""
+        return self.ended or bool(self.ranges) or bool(self.patterns)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is closed."""
+        return not self.wide and not self.constants.side.tiers and not self.seen.side.tiers
+
+    def close_keys(self, keys: Batch) -> None:
+        """No more tuples with one of these keys (sorted batch)."""
+        open_keys = keys.distinct_keys()
+        self.constants.side.append(open_keys.where(~self.closed(open_keys)))
+
+    def see(self, keys: Batch) -> None:
+        """Keys of a unique input that have now come."""
+        self.seen.add(keys)
+
+    def close_pattern(self, patterns: KeyPatterns) -> None:
+        """No more tuples whose key matches; single keys it covers are absorbed."""
+        if any(isinstance(pattern, Empty) for pattern in patterns):
+            return
+        if is_everything(patterns):
+            self.ended = True
+            self._absorb(patterns)
+            return
+        for pattern, dtype in zip(patterns, self.layout.key_types, strict=True):
+            if isinstance(pattern, Range) and not orderable(dtype):
+                raise BadInput(f"a range over keys of type {dtype} has no meaning; promise single keys")
+        one = patterns[0]
+        if isinstance(one, Constant) and orderable(self.layout.key_types[0]):
+            one = Range(one.value, one.value)  # as a range of one value is written
+        if self.ranges is not None and isinstance(one, Range):
+            self.ranges.add(one)
+        elif not self.say(patterns):
+            self.patterns = [known for known in self.patterns if not covers(patterns, known)]
+            self.patterns.append(patterns)
+        self._absorb(patterns)
+
+    def _absorb(self, patterns: KeyPatterns) -> None:
+        drop_matching(self.constants.side, patterns)
+
+    def say(self, patterns: KeyPatterns) -> bool:
+        """Whether a promise of these patterns is known to be nothing new."""
+        return self.ended or any(covers(known, patterns) for known in self.patterns)
+
+    def closed(self, keys: Batch) -> Mask:
+        """For each distinct key (group) of a sorted batch: will none of it come any more?"""
+        return self.closed_by_promise(keys) | self.seen.contains(keys)
+
+    def closed_by_promise(self, keys: Batch) -> Mask:
+        """As `closed`, but not counting the tuples a unique input has shown."""
+        groups = len(keys.groups)
+        if self.ended:
+            return np.ones(groups, np.bool_)
+        mask = self.constants.contains(keys)
+        return mask | self.covered_widely(keys)
+
+    def covered_widely(self, keys: Batch) -> Mask:
+        """For each distinct key of a sorted batch: does a range, a pattern or the end cover it?"""
+        mask: Mask = np.full(len(keys.groups), self.ended)
+        if self.ended or not (self.ranges or self.patterns):
+            return mask
+        distinct = keys.distinct_keys()
+        if self.ranges:
+            mask |= self.ranges.contains(distinct.keys[0])
+        for patterns in self.patterns:
+            mask |= pattern_mask(patterns, distinct.keys)
+        return mask
+
+    def forget(self, keys: Batch) -> None:
+        """Keys that are closed on every input need no single memory any more."""
+        for key_set in self.key_sets:
+            key_set.remove(keys)
+
+
+def is_everything(patterns: KeyPatterns) -> bool:
+    """Whether the promise is that the input has ended."""
+    return all(isinstance(pattern, Wildcard) for pattern in patterns)
+
+
+def covers(wide: KeyPatterns, narrow: KeyPatterns) -> bool:
+    """Whether every key that `narrow` matches is matched by `wide`."""
+    return Punctuation(wide).covers(Punctuation(narrow))
+
+
+def pattern_mask(patterns: KeyPatterns, keys: Sequence[Any]) -> Mask:
+    """Which rows match every pattern."""
+    mask: Mask = np.ones(len(keys[0]), np.bool_)
+    for pattern, key in zip(patterns, keys, strict=True):
+        if not isinstance(pattern, Wildcard):
+            mask &= pattern.mask(key)
+    return mask
+
+
+def drop_matching(side: Side, patterns: KeyPatterns) -> None:
+    """Let go of all rows whose key matches."""
+    for run in side.runs:
+        hit = run.hit(_matching_groups(run, patterns))
+        run.kill_stretches(hit.start, hit.count)
+    side.drop_dead()
+
+
+def matching_keys(side: Side, patterns: KeyPatterns) -> list[Batch]:
+    """The distinct keys with a live row that match, one sorted batch per run."""
+    found = []
+    for run in side.runs:
+        groups = _matching_groups(run, patterns)
+        groups = groups[run.hit(groups).present()]
+        if len(groups):
+            found.append(run.batch.distinct_keys().take(groups))
+    return found
+
+
+def _matching_groups(run: Run, patterns: KeyPatterns) -> Ints:
+    """The groups of a run whose key matches, ascending; a range is looked up, not scanned for."""
+    if len(patterns) == 1 and isinstance(patterns[0], Range) and orderable(run.layout.key_types[0]):
+        return run.groups_within(patterns[0])
+    return np.flatnonzero(pattern_mask(patterns, run.batch.distinct_keys().keys))

@@ -1,0 +1,309 @@
+"""The live tuples of one input (or the keys of a promise set), as sorted immutable runs.
+
+A tuple is in exactly one run. Runs shrink only by whole-run drops, merges and compactions, so a
+manifest that names them stays small. Runs stand in tiers: the runs of one tier cover ascending
+hash ranges, so a probe row touches one run per tier. Tiers of one size class are merged when
+`fanout` of them exist: a row is rewritten about log(state / batch) / log(fanout) times in its
+life, and there are at most fanout - 1 tiers per class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
+from streamjoin.state.memory import Residency
+from streamjoin.state.run import Hit, Run, match
+
+_SMALLEST_CLASS_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """When runs are rewritten: tiers of one size class by `fanout`, and at `dead_share` dead."""
+
+    fanout: int = 6
+    run_bytes: int = 128 << 20
+    dead_share: float = 0.5
+    smallest_class_rows: int = _SMALLEST_CLASS_ROWS
+
+    def size_class(self, rows: int) -> int:
+        if rows < self.smallest_class_rows:
+            return 0
+        return math.floor(math.log(rows / self.smallest_class_rows, self.fanout)) + 1
+
+
+@dataclass(slots=True)
+class RunNames:
+    """Gives every run of a step its own name (the step's number keeps steps apart) and a place in
+    the memory that all runs of a join share.
+    """
+
+    step: int = 0
+    used: int = 0
+    residency: Residency = field(default_factory=Residency)
+
+    def begin(self, step: int) -> None:
+        self.step, self.used = step, 0
+
+    def next(self, tag: str) -> str:
+        self.used += 1
+        return f"{self.step}-{tag}-{self.used}"
+
+
+Tier = list[Run]
+
+
+class Part(NamedTuple):
+    """Rows on their way into a run: which took part in a result, and in which turn each came."""
+
+    rows: Batch
+    matched: Mask | None = None
+    arrived: Ints | None = None
+
+    def sorted(self) -> Part:
+        """By hash; the rows are a few sorted stretches."""
+        if self.matched is None and self.arrived is None:
+            return Part(self.rows.sorted(in_stretches=True))
+        return self._marked(self.rows.sorted(in_stretches=True), self.rows.sort_order(in_stretches=True))
+
+    def between(self, start: int, rows: Batch) -> Part:
+        """Some rows of this part, one after another from `start`, with their marks."""
+        return self._marked(rows, slice(start, start + len(rows)))
+
+    def _marked(self, rows: Batch, chosen: Ints | slice) -> Part:
+        matched = None if self.matched is None else self.matched[chosen]
+        return Part(rows, matched, None if self.arrived is None else self.arrived[chosen])
+
+
+@dataclass(slots=True)
+class Side:
+    """Rows of one layout, held as tiers of runs; newest tier last."""
+
+    tag: str
+    layout: Layout
+    names: RunNames
+    policy: MergePolicy = field(default_factory=MergePolicy)
+    tiers: list[Tier] = field(default_factory=list)
+    rewritten_rows: int = 0
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        return (run for tier in self.tiers for run in tier)
+
+    @property
+    def live_rows(self) -> int:
+        return sum([run.live_rows for tier in self.tiers for run in tier])
+
+    @property
+    def dead_rows(self) -> int:
+        return sum(run.dead_rows for run in self.runs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self.runs)
+
+    def append(self, rows: Batch, matched: Mask | None = None, *, turn: int | None = None) -> None:
+        """Add sorted rows as a new tier, then merge what is due."""
+        if len(rows):
+            self.adopt(Part(rows, matched, None if turn is None else np.full(len(rows), turn)))
+            self.merge_due()
+
+    def adopt(self, part: Part) -> None:
+        """Add sorted rows as a tier, as they are."""
+        self.tiers.append(self._cut([part]))
+
+    def in_memory_first(self, *, stayed: bool = False) -> list[Run]:
+        """The runs in the order in which a probe visits them; or only those that never left memory."""
+        return sorted(
+            (run for run in self.runs if not stayed or run.left is None), key=lambda run: run.held is None
+        )
+
+    def match(self, probe: Batch, among: Iterable[Run] | None = None) -> list[Hit]:
+        """What a sorted probe shares with each run, or some; runs without a common key are left out."""
+        if len(probe) == 0:
+            return []
+        hits = (match(probe, run) for run in (self.in_memory_first() if among is None else among))
+        return [hit for hit in hits if len(hit.probe)]
+
+    def present(self, probe: Batch) -> Mask:
+        """For each key (group) of a sorted probe, whether a live row of it is held."""
+        found: Mask = np.zeros(len(probe.groups), np.bool_)
+        missing = np.arange(len(found))
+        keys = probe.distinct_keys()
+        for run in self.runs:
+            hit = match(keys, run)
+            if len(hit.probe) == 0:
+                continue
+            here = hit.probe[hit.present()]
+            if len(here):
+                found[missing[here]] = True
+                still = ~found[missing]
+                missing, keys = missing[still], keys.where(still)
+                if len(missing) == 0:
+                    break
+        return found
+
+    def forget(self, keys: Batch) -> int:
+        """Let go of all rows with a key of a sorted batch; returns how many were live."""
+        gone = sum(hit.run.kill(hit.live()[1]) for hit in self.match(keys))
+        if gone:
+            self.drop_dead()
+        return gone
+
+    def live(self) -> Batch:
+        """All live rows, sorted."""
+        return concat(self.layout, [run.batch.where(run.live_mask()) for run in self.runs]).sorted()
+
+    def drop_dead(self) -> None:
+        """Forget runs without a live row; rewrite those with too many dead ones."""
+        tiers = []
+        for tier in self.tiers:
+            rows, dead = sum(map(len, tier)), sum(run.dead_rows for run in tier)
+            if dead == rows:
+                continue
+            if dead > self.policy.dead_share * rows and not _has_left(tier):
+                tiers.append(self._merge([tier]))
+            elif dead:
+                tiers.append([run for run in tier if run.live_rows])
+            else:
+                tiers.append(tier)
+        self.tiers = tiers
+        self.merge_due()
+
+    def merge_due(self) -> None:
+        """Merge tiers of one size class until fewer than `fanout` of each are left."""
+        while len(self.tiers) >= self.policy.fanout:
+            classes: dict[int, list[Tier]] = {}
+            for tier in self.tiers:
+                if not _has_left(tier):
+                    classes.setdefault(self.policy.size_class(sum(map(len, tier))), []).append(tier)
+            due = next(
+                (tiers for _, tiers in sorted(classes.items()) if len(tiers) >= self.policy.fanout), None
+            )
+            if due is None:
+                return
+            merged = self._merge(due)
+            chosen = {id(tier) for tier in due}
+            self.tiers = [tier for tier in self.tiers if id(tier) not in chosen]
+            if merged:
+                self.tiers.append(merged)
+
+    def _merge(self, tiers: list[Tier]) -> Tier:
+        """One tier with the live rows of several, built hash range by hash range."""
+        runs = [run for tier in tiers for run in tier if run.live_rows]
+        self.rewritten_rows += sum(run.live_rows for run in runs)
+        parts = _merge_parts(runs, self.layout, self.policy.run_bytes)
+        return self._cut(parts)
+
+    def _cut(self, sorted_parts: Iterable[Part]) -> Tier:
+        """Runs of at most `run_bytes` each, in hash order."""
+        tier = []
+        for part in sorted_parts:
+            start = 0
+            for piece in _pieces(part.rows, self.policy.run_bytes):
+                rows, matched, arrived = part.between(start, piece)
+                run = Run(self.names.next(self.tag), rows, matched=matched, arrived=arrived)
+                self.names.residency.admit(run)
+                tier.append(run)
+                start += len(piece)
+        return tier
+
+
+def _has_left(tier: Tier) -> bool:
+    """Whether a part of a tier left memory at a time that must be known: then it stays as it is."""
+    return any(run.left is not None for run in tier)
+
+
+def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
+    """The rows in order, in pieces of at most `limit_bytes`, or of one row."""
+    if len(part) <= 1 or part.nbytes <= limit_bytes:
+        yield part
+        return
+    step = max(1, min(len(part) - 1, len(part) * limit_bytes // part.nbytes))
+    for start in range(0, len(part), step):  # rows differ in size: a piece may need cutting again
+        piece = part.take(np.arange(start, min(start + step, len(part))))  # a slice would keep all of it
+        yield from _pieces(piece, limit_bytes)
+
+
+def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Part]:
+    """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
+    bounds = [*_even_bounds(runs, math.ceil(1.1 * sum(run.nbytes for run in runs) / run_bytes)), None]
+    begin = [0] * len(runs)
+    for bound in bounds:
+        ends = [_end_below(run, bound) for run in runs]
+        part = _together(layout, runs, list(zip(begin, ends, strict=True)))
+        begin = ends
+        if len(part.rows):
+            yield part.sorted()
+
+
+def _end_below(run: Run, bound: int | None) -> int:
+    """How many rows of a run have a hash below a bound; where its extent tells, nothing is fetched."""
+    low, high = run.hash_bounds
+    if bound is None or high < bound:
+        return len(run)
+    return 0 if low >= bound else int(np.searchsorted(run.batch.hash, bound, side="left"))
+
+
+def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]]) -> Part:
+    """The live rows of a stretch of each run, one run after another."""
+    full = [(run, begin, end) for run, (begin, end) in zip(runs, stretches, strict=True) if end > begin]
+    slices = []
+    for run, begin, end in full:
+        rows = run.batch.slice(begin, end - begin)
+        slices.append(rows if run.dead is None else rows.where(~run.dead[begin:end]))
+    matched = [run.matched_between(begin, end) for run, begin, end in full]
+    arrived = [run.arrived_between(begin, end) for run, begin, end in full]
+    return Part(
+        concat(layout, slices),
+        np.concatenate(matched) if any(run.matched is not None for run in runs) and full else None,
+        np.concatenate(arrived) if any(run.arrived is not None for run in runs) and full else None,
+    )
+
+
+def _even_bounds(runs: list[Run], parts: int) -> list[int]:
+    """Ascending hashes that cut the rows of all runs into about so many equal parts."""
+    if parts < 2:
+        return []
+    step = max(1, sum(map(len, runs)) // (32 * parts))
+    sample = np.sort(np.concatenate([run.batch.hash[::step].copy() for run in runs]))
+    return [int(each) for each in np.unique(sample[len(sample) * np.arange(1, parts) // parts])]
+
+
+def present(hits: Iterable[Hit], groups: int) -> Mask:
+    """Which of the probe's groups have a live row in any of these hits."""
+    mask: Mask = np.zeros(groups, np.bool_)
+    for hit in hits:
+        mask[hit.probe[hit.present()]] = True
+    return mask
+
+
+class KeySet:
+    """A set of keys with their real values behind the hashes; a `Side` of rows that are only keys."""
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+        self.side = Side(tag, layout.keys_only, names, policy)
+
+    def __len__(self) -> int:
+        return self.side.live_rows
+
+    def contains(self, keys: Batch) -> Mask:
+        """For each key (group) of a sorted batch, whether it is in the set."""
+        if not self.side.tiers:
+            return np.zeros(len(keys.groups), np.bool_)
+        return self.side.present(keys)
+
+    def add(self, keys: Batch) -> None:
+        """Put in the distinct keys of a sorted batch that are not there yet."""
+        distinct = keys.distinct_keys()
+        self.side.append(distinct.where(~self.contains(distinct)))
+
+    def remove(self, keys: Batch) -> int:
+        """Take out the keys of a sorted batch; returns how many were there."""
+        return self.side.forget(keys)

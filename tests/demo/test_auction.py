@@ -1,0 +1,65 @@
+"""The auction demo: both joins give the batch join's answer, and its checks find what is wrong."""
+
+import numpy as np
+import pytest
+
+from streamjoin.demo.auction import (
+    announced_in,
+    auction_join,
+    batch_join,
+    check_answer,
+    run_local,
+    state_chart,
+)
+from streamjoin.demo.generators.auction import AuctionStreams
+from streamjoin.errors import InvariantBroken
+
+STREAMS = AuctionStreams(seed=2, items=300, bids_per_item=3)
+
+
+def test_punctuations_leave_less_than_a_window_alone_and_tell_earlier() -> None:
+    ticks: list[int] = []
+    pwjoin, wjoin = run_local(STREAMS, 4.0, ticks.append)
+    expected = batch_join(STREAMS)
+    for watched in (pwjoin, wjoin):
+        check_answer(watched, expected)
+    assert ticks == list(range(1, 25))
+    assert max(pwjoin.held["bid"]) == 0  # an item is opened once: no bid waits for another
+    later = slice(4, None)  # once the window is full
+    assert all(np.array(pwjoin.held["open"][later]) < np.array(wjoin.held["open"][later]))
+    assert sum(map(len, wjoin.announced)) == 0
+    assert sum(map(len, pwjoin.results)) > 200  # counts, each final
+    assert max(pwjoin.groups) > 0 == max(wjoin.groups)
+    batch = announced_in(pwjoin, STREAMS)
+    auctions = STREAMS.auctions()
+    known_at = STREAMS.cuts_us(4.0)[batch]
+    inside = (batch >= 0) & (auctions.end_us <= auctions.open_us + STREAMS.window_us)
+    assert inside.sum() > 100
+    assert np.all(known_at[inside] <= auctions.end_us[inside] + 4 * 3_600_000_000)
+    assert list(state_chart(pwjoin, wjoin, STREAMS.cuts_us(4.0)).lines)[:2] == [pwjoin.label, wjoin.label]
+
+
+def test_the_state_of_both_joins_is_bounded() -> None:
+    for operator in ("pwjoin", "wjoin"):
+        assert "NOT BOUNDED" not in auction_join(operator, STREAMS.window_us).explain()
+
+
+def test_a_wrong_answer_or_announcement_is_found() -> None:
+    pwjoin, _ = run_local(STREAMS, 8.0, lambda _: None)
+    expected = batch_join(STREAMS)
+    with pytest.raises(InvariantBroken, match="differ from the batch join"):
+        check_answer(pwjoin, expected.slice(1))
+    told = pwjoin.announced[3]
+    for wrong in (told[1:], [*told, told[0]]):  # one is missing, one is told twice
+        pwjoin.announced[3] = wrong
+        with pytest.raises(InvariantBroken, match="announced other items"):
+            announced_in(pwjoin, STREAMS)
+    pwjoin.announced[3] = told
+    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0] + told, []  # told before its count
+    with pytest.raises(InvariantBroken, match="announced other items"):
+        announced_in(pwjoin, STREAMS)
+    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0][: -len(told)], told
+    announced_in(pwjoin, STREAMS)
+    pwjoin.results[3], pwjoin.results[4] = pwjoin.results[4], pwjoin.results[3]  # counted before or after
+    with pytest.raises(InvariantBroken, match="announced other items"):
+        announced_in(pwjoin, STREAMS)

@@ -1,0 +1,41 @@
+"""A stream enriched with master data, killed at random moments while a new version comes: each row is
+answered once, as by the batch join with the version that it tells.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.streams import write_batches
+from tests.spark.test_enrich import batch_join, customers, orders
+from tests.spark.test_restart import content, kill_until_done
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kills_lose_and_double_no_answer(tmp_path: Path, seed: int) -> None:
+    tables = [orders(200 * i, 200, seed + i) for i in range(8)]
+    versions = [customers(seed), customers(seed + 100)]
+    write_batches(tmp_path / "orders", tables)
+    write_batches(tmp_path / "master", versions[:1])
+    write_batches(tmp_path / "newer", versions[1:])
+    log = kill_until_done(tmp_path, 4, seed, after=3)
+    print(log)
+    answers = content(tmp_path, "rows")
+    told: dict[int, str] = {}
+    for row in answers:
+        told.setdefault(row[1], row[3])
+        assert told[row[1]] == row[3], f"an order was joined with two versions: {row}"
+    assert {version[:4] for version in told.values()} == {"0001", "0002"}
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for number, version in enumerate(versions, 1):
+        mine = [
+            table.filter([told[one].startswith(f"000{number}") for one in table["id"].to_pylist()])
+            for table in tables
+        ]
+        expected += batch_join(mine, version, left=True)
+    assert Counter(row[:3] for row in answers.elements()) == expected, f"seed {seed}: {log}"
