@@ -125,11 +125,11 @@ class Pattern:
         step_s = 0.25 if any(one.order == "random" for one in chosen) else 0.5
         data = streams(chosen[0], self.rows, self.window_s, step_s, other=chosen[1], seed=seed)
         run = local(self.operator, self.window_s)
-        printed = printed_formula(data.batches, self.window_s, heeded=self.operator == "pwjoin")
+        printed = printed_formula(data.batches, self.window_s, uses_punctuations=self.operator == "pwjoin")
         return Case(run, data.batches, data.pairs, printed)
 
 
-def printed_formula(batches: Batches, window_s: float, *, heeded: bool) -> list[float]:
+def printed_formula(batches: Batches, window_s: float, *, uses_punctuations: bool) -> list[float]:
     """Equation 1 after each batch, summed over both streams, with the rates and keys so far.
 
     A window join does not heed punctuations: for it their rate is 0.
@@ -149,7 +149,7 @@ def printed_formula(batches: Batches, window_s: float, *, heeded: bool) -> list[
                 equation_1(
                     rate=rows[own] / elapsed,
                     window=min(window_s, elapsed),
-                    promises=ends[other] / elapsed if heeded else 0.0,
+                    closed_keys=ends[other] / elapsed if uses_punctuations else 0.0,
                     elapsed=elapsed,
                     keys=max(len(keys[own]), 1),
                 )

@@ -15,7 +15,7 @@ from lab.parts import Reported
 from lab.peers import experiment as peers
 from lab.run_parts import run_parts
 from lab.scale import experiment as scale
-from lab.telling import tell
+from lab.terminal import tell
 
 
 def experiments() -> dict[str, Experiment | Reported]:

@@ -18,7 +18,7 @@ from lab.experiment import machine, versions
 from lab.journal import Journal, Outcome
 from lab.parts import Context, Pace, Part, Reported, in_words
 from lab.report import Page, html, markdown
-from lab.telling import tell
+from lab.terminal import tell
 
 
 class _Left(ProgressColumn):

@@ -1,6 +1,6 @@
 """One contender of the semi-stream measurement: a stream enriched from a Parquet table, in its own process.
 
-Started as `contender` is, with a `SemiTask` as JSON; prints one JSON line.
+Started as `contender` is, with a `EnrichTask` as JSON; prints one JSON line.
 
 - "spark": Spark's stream-static join, `stream.join(spark.read.parquet(master), "k")`. Each micro-batch is
   planned anew. As the batch is far below `autoBroadcastJoinThreshold`, the plan is a BroadcastHashJoin with
@@ -33,7 +33,7 @@ from streamjoin.api.enrich import master
 from streamjoin.api.join import join, stream
 from streamjoin.spark.session import session
 
-SemiEngine = Literal["streamjoin", "spark"]
+EnrichEngine = Literal["streamjoin", "spark"]
 JOIN = "enriched"
 GAUGES = (
     *("hits", "keys_found", "pieces_read", "bytes_read", "pieces_forced", "waiting", "cache_rows"),
@@ -42,10 +42,10 @@ GAUGES = (
 
 
 @dataclass(frozen=True)
-class SemiTask:
+class EnrichTask:
     """The files `master/` under `folder`, and one of the stream's for each batch in another folder there."""
 
-    engine: SemiEngine
+    engine: EnrichEngine
     folder: str
     batch_rows: int
     memory_bytes: int
@@ -57,7 +57,7 @@ class SemiTask:
         return json.dumps(asdict(self))
 
 
-def joined(spark: SparkSession, task: SemiTask, checkpoint: str) -> DataFrame:
+def joined(spark: SparkSession, task: EnrichTask, checkpoint: str) -> DataFrame:
     """The same join by each engine."""
     tuples = (
         spark.readStream.schema("k long, id long, x int")
@@ -115,7 +115,7 @@ class CpuClock:
         return [float(each) for each in np.interp(moments, self._at, noted) - noted[0]]
 
 
-def run(task: SemiTask) -> dict[str, Any]:
+def run(task: EnrichTask) -> dict[str, Any]:
     """Stage, run until the files are read and nothing waits, measure."""
     spark = session(cores=2, memory="6g")
     idle = worker_bytes(spark)
@@ -192,4 +192,4 @@ def _latency(answers: list[dict[str, Any]]) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(SemiTask(**json.loads(sys.argv[1])))))
+    print(json.dumps(run(EnrichTask(**json.loads(sys.argv[1])))))

@@ -33,8 +33,8 @@ from lab.semistream_masters import (
 )
 from streamjoin.columnar.batch import Batch, Layout
 from streamjoin.demo.generators.zipf import ZipfStreams
-from streamjoin.enrich.cost import LoopCosts, SemiLoad, SemiModel, calibrate, read_byte_seconds
-from streamjoin.enrich.operator import SemiSpec
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, calibrate, read_byte_seconds
+from streamjoin.enrich.operator import EnrichSpec
 from streamjoin.enrich.spec import Access
 
 SEED = 5
@@ -127,10 +127,12 @@ class Bench:
         return loop
 
 
-def spec_of(form: Form, memory_bytes: int, stream: Layout = STREAM) -> SemiSpec:
+def spec_of(form: Form, memory_bytes: int, stream: Layout = STREAM) -> EnrichSpec:
     """A form's join with so much memory."""
     output = output_of(stream)
-    return SemiSpec(stream, MASTER, output, memory_bytes, caches=form.caches, access=form.access, fills=False)
+    return EnrichSpec(
+        stream, MASTER, output, memory_bytes, caches=form.caches, access=form.access, fills=False
+    )
 
 
 Rates = dict[str, dict[str, list[Stretch]]]  # by disk and form
@@ -220,7 +222,7 @@ def costs(bench: Bench, sizes: Sizes, form: Form, w: int) -> LoopCosts:
     spec = spec_of(form, 1 << 33)
     spec = spec if form.access == "paper" else replace(spec, access="scan")
     ws = [max(w // 3, 1), w]
-    turn = SemiLoad.of(spec, masters[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
+    turn = EnrichLoad.of(spec, masters[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
     found = [calibrate(spec, masters, draws, ws, process_time) for _ in range(2)]
     real = bench.master(form, sizes.rows, sizes.pieces)
     cheapest = min(found, key=lambda one: one.seconds(turn))
@@ -257,8 +259,8 @@ def predicted(found: Compared, form: Form, fitted: LoopCosts) -> Predicted:
     """What the model says of what was measured, files as they are."""
     loop, stretches = found.loops[form.name], found.rates["as it is"][form.name]
     spec, master = loop.join.spec, loop.join.newest.master
-    load = SemiLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=found.skew)
-    model = SemiModel(fitted, load)
+    load = EnrichLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=found.skew)
+    model = EnrichCostModel(fitted, load)
     hits = float(np.mean([one.hit_rate for one in stretches]))
     forecast = model.rate_for(spec.memory_bytes)
     return Predicted(

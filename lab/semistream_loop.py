@@ -25,8 +25,8 @@ import pyarrow as pa
 from lab.semistream_masters import Streams, stream_layout
 from streamjoin.columnar.batch import Batch, Ints
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.enrich.cost import SemiLoad
-from streamjoin.enrich.operator import Master, SemiSpec, SemiStreamJoin
+from streamjoin.enrich.cost import EnrichLoad
+from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, Master
 from streamjoin.errors import InvariantBroken
 
 Words = npt.NDArray[np.uint64]
@@ -128,7 +128,7 @@ class Loop:
     """One join at work in a closed loop."""
 
     name: str
-    join: SemiStreamJoin
+    join: EnrichJoin
     streams: Any  # Zipf streams, or others where w follows from what waits
     batch_join: BatchJoin
     w: int
@@ -142,9 +142,9 @@ class Loop:
     least: int = 1  # tuples a turn, however much is cached: what does not pay leaves in the tenth cycle only
 
     @classmethod
-    def of(cls, name: str, spec: SemiSpec, master: Master, batch_join: BatchJoin) -> Loop:
+    def of(cls, name: str, spec: EnrichSpec, master: Master, batch_join: BatchJoin) -> Loop:
         pieces = len(master.piece_bytes)
-        join = SemiStreamJoin(replace(spec, cycle_batches=pieces), master)
+        join = EnrichJoin(replace(spec, cycle_batches=pieces), master)
         return cls(name, join, batch_join.streams, batch_join, 1, pieces)
 
     def run(self, turns: int) -> Stretch:
@@ -197,7 +197,7 @@ class Loop:
     def fill(self, share: float) -> None:
         """Take as many tuples a turn as fill this share of the memory (equation 1 of the cost model)."""
         spec, master = self.join.spec, self.join.newest.master
-        load = SemiLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
+        load = EnrichLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
         self.w = max(int(load.fitting(share * spec.memory_bytes)), 1)
 
     def adapt(self, share: float) -> None:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lab.experiment import Claim, Statement
-from lab.semistream_contender import SemiEngine, SemiTask
+from lab.semistream_contender import EnrichEngine, EnrichTask
 from streamjoin.columnar.batch import Ints
 from streamjoin.columnar.match import expand
 from streamjoin.demo.generators.zipf import ZipfStreams
@@ -36,7 +36,7 @@ from streamjoin.errors import InvariantBroken
 
 SEED = 7
 _ISSUE = "issue 7"
-_ENGINES: tuple[SemiEngine, ...] = ("streamjoin", "spark")
+_ENGINES: tuple[EnrichEngine, ...] = ("streamjoin", "spark")
 _FILE_ROWS = 500_000
 _MIB = 1 << 20
 
@@ -142,7 +142,7 @@ def sums(stream: pa.Table, master: pa.Table) -> dict[str, int]:
     return {"rows": len(row), "sum": int((id_ + m + extra).sum()), "mix": int(mixed.sum())}
 
 
-def measured(task: SemiTask, data: Prepared) -> dict[str, Any]:
+def measured(task: EnrichTask, data: Prepared) -> dict[str, Any]:
     """Run one contender in its own process; its answer is checked before anything is returned."""
     command = [sys.executable, "-m", "lab.semistream_contender", task.argument()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
@@ -220,17 +220,17 @@ def enrichment(
 
 def _rounds(
     data: Prepared, load: Enrichment, limit: int, rounds: int, step: Callable[[str], None]
-) -> dict[SemiEngine, list[dict[str, Any]]]:
-    found: dict[SemiEngine, list[dict[str, Any]]] = {engine: [] for engine in _ENGINES}
+) -> dict[EnrichEngine, list[dict[str, Any]]]:
+    found: dict[EnrichEngine, list[dict[str, Any]]] = {engine: [] for engine in _ENGINES}
     for number in range(rounds):
         for engine in _ENGINES[:: 1 if number % 2 == 0 else -1]:
             step(f"{data.folder.name} million master rows, {engine}, round {number + 1} of {rounds}")
-            task = SemiTask(engine, str(data.folder), load.batch_rows, limit, stream=engine)
+            task = EnrichTask(engine, str(data.folder), load.batch_rows, limit, stream=engine)
             found[engine].append(measured(task, data))
     return found
 
 
-def _pairs(found: dict[SemiEngine, list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _pairs(found: dict[EnrichEngine, list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return list(zip(found["streamjoin"], found["spark"], strict=True))
 
 
@@ -239,7 +239,7 @@ def _beyond(found: dict[str, Any], limit: int) -> float:
     return float((workers["peak"] - workers["idle"] - limit) / _MIB)
 
 
-def _series(found: dict[SemiEngine, list[dict[str, Any]]], limit: int) -> dict[str, Any]:
+def _series(found: dict[EnrichEngine, list[dict[str, Any]]], limit: int) -> dict[str, Any]:
     return {
         "memory_limit": limit,
         **{

@@ -30,7 +30,7 @@ from streamjoin.columnar.keys import hash_keys
 from streamjoin.local.chain import run_class
 from streamjoin.plan.chain import all_streams
 from streamjoin.plan.planner import Plan
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 
 NOTHING: list[Any] = []
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,7 +149,7 @@ def one_hash(keys: Sequence[Any]) -> Any:
 
 
 WAYS = ("straight", "restarted", "one hash", "tiny runs", "cut in rows", "spilled")
-_TINY = MergePolicy(fanout=2, run_bytes=24, dead_share=0.0, smallest_class_rows=1)
+_TINY = CompactionPolicy(fanout=2, run_bytes=24, tombstone_share=0.0, smallest_class_rows=1)
 
 
 def with_memory(plan: Plan, spill: sj.SpillAbove) -> Plan:
@@ -164,7 +164,7 @@ class Story:
     def __init__(self, joined: sj.Joined, way: str = "straight", snapshot: bytes | None = None) -> None:
         self._plan = joined.plan
         if way == "tiny runs":
-            spec = replace(joined.plan.spec, merging=_TINY, frame_rows=1)
+            spec = replace(joined.plan.spec, compaction=_TINY, frame_rows=1)
             self._plan = replace(joined.plan, spec=spec)
         if way == "spilled":
             self._plan = with_memory(joined.plan, sj.SpillAbove(1))

@@ -23,7 +23,7 @@ from lab import chain_contender, contender, multiway_spark, semistream_contender
 from lab.bench.one_session import ran
 from lab.chain_contender import ChainTask
 from lab.contender import Engine, Task
-from lab.semistream_contender import SemiTask
+from lab.semistream_contender import EnrichTask
 from streamjoin.demo.generators.zipf import ZipfStreams
 from streamjoin.spark.session import session
 
@@ -91,8 +91,8 @@ def _contenders(spark: SparkSession, home: Path) -> tuple[list[Pair], dict[str, 
         frame = chain_contender.checked(task, chain_contender.joined(task, streams))
         return ran(frame, chain.answer, engine).rate(_CHAIN_BATCHES // 2)
 
-    def enriched(engine: semistream_contender.SemiEngine) -> float:
-        task = SemiTask(engine, str(semi.folder), _STREAM_ROWS, limit, cycle_batches=4)
+    def enriched(engine: semistream_contender.EnrichEngine) -> float:
+        task = EnrichTask(engine, str(semi.folder), _STREAM_ROWS, limit, cycle_batches=4)
         with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
             checkpoint = str(Path(folder) / "checkpoint")
             frame = _observed(semistream_contender.joined(spark, task, checkpoint))

@@ -92,9 +92,9 @@ def purge(seed: int) -> tuple[float, float]:
     found = run.push("many", pa.table({"k": rows, "vb": rows}))
     joining = time.process_time() - started
     layout = run.plan.spec.inputs[1].layout
-    promised = run.keys_of("many", [pa.array(random.permutation(keys))])
+    punctuated = run.keys_of("many", [pa.array(random.permutation(keys))])
     started = time.process_time()
-    for _ in run.join.process({1: replace(Arrivals.nothing(layout), keys=promised)}):
+    for _ in run.join.process({1: replace(Arrivals.nothing(layout), keys=punctuated)}):
         pass
     purging = time.process_time() - started
     if len(found) != BATCH_ROWS or run.state().rows["one"] != 0:

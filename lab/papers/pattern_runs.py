@@ -152,7 +152,7 @@ def watch(run: LocalRun, batches: Iterable[Batch], wanted: Answer) -> Watched:
         found = found.plus(rows)
         results.append(found.rows)
         cpu_s.append(spent)
-        punctuations.append(run.join.announcements)
+        punctuations.append(run.join.propagated_keys)
         for name, count in run.state().rows.items():
             held[name].append(count)
     if found != wanted:

@@ -43,7 +43,7 @@ from lab.papers.ssbj_told import (
 from lab.parts import Context, Figure, Table
 from lab.semistream_local import SLOW, spec_of
 from lab.semistream_loop import TUPLE_BYTES
-from streamjoin.enrich.cost import LoopCosts, SemiLoad, SemiModel
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts
 from streamjoin.plot import Chart
 
 ROW_BYTES = 132.125  # of master data here: hash, key, number and padding
@@ -155,10 +155,10 @@ def costs(context: Context, found: Mapping[str, int]) -> dict[str, LoopCosts]:
     return {task.form: one for task, one in fitted.items()}
 
 
-def model(fitted: LoopCosts, form: str, rows: int, pieces: int, skew: float) -> SemiModel:
+def model(fitted: LoopCosts, form: str, rows: int, pieces: int, skew: float) -> EnrichCostModel:
     """The model of a form with a disk of 100 MB/s."""
     spec = spec_of(FORMS[form], 1)
-    load = SemiLoad(
+    load = EnrichLoad(
         rows,
         ROW_BYTES,
         spec.waiting_bytes(TUPLE_BYTES),
@@ -168,7 +168,7 @@ def model(fitted: LoopCosts, form: str, rows: int, pieces: int, skew: float) -> 
         caches=spec.caches,
         fudge=spec.fudge,
     )
-    return SemiModel(replace(fitted, read_byte=fitted.read_byte + 1 / SLOW), load)
+    return EnrichCostModel(replace(fitted, read_byte=fitted.read_byte + 1 / SLOW), load)
 
 
 def computed(context: Context) -> list[Figure]:

@@ -156,7 +156,7 @@ def open_keys(keys: int, batches: int, seed: int) -> Point:
         batch = {**_opening(opened), "many": pa.table(many)}
         times.append(clock.step(batch, len(rows), int(2 * rows.sum())))
     held = clock.run.state()
-    if held.rows != {"one": keys, "many": 0} or held.promises != keys:
+    if held.rows != {"one": keys, "many": 0} or held.closed_keys != keys:
         raise InvariantBroken(f"with {keys:,} open keys the join holds {held}; no time is reported")
     return clock.point(keys, times)
 

@@ -29,11 +29,11 @@ from streamjoin.join.strategies.driver import (
 from streamjoin.join.strategies.order import Sequential, ValueOriented
 from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.join.strategies.spill import SpillAbove
-from streamjoin.local.enrich import SemiRun
+from streamjoin.local.enrich import EnrichRun
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState
 from streamjoin.plan.cost import Rate
-from streamjoin.plan.enrich.planner import EmptyMaster
+from streamjoin.plan.enrich.planner import EmptyTable
 from streamjoin.punctuation import ANY, Punctuation, between
 
 __version__ = "0.1.0.dev0"
@@ -43,7 +43,8 @@ __all__ = [
     "Adaptive",
     "BadInput",
     "ConsumptionRate",
-    "EmptyMaster",
+    "EmptyTable",
+    "EnrichRun",
     "Enriched",
     "FollowClusters",
     "InitialOutput",
@@ -62,7 +63,6 @@ __all__ = [
     "RandomInput",
     "Rate",
     "RoundRobin",
-    "SemiRun",
     "Sequential",
     "SourceLost",
     "SpillAbove",

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from streamjoin.demo.auction import (
-    announced_in,
     auction_join,
     batch_join,
     check_answer,
+    propagated_in,
     run_local,
     state_chart,
 )
@@ -27,10 +27,10 @@ def test_punctuations_leave_less_than_a_window_alone_and_tell_earlier() -> None:
     assert max(pwjoin.held["bid"]) == 0  # an item is opened once: no bid waits for another
     later = slice(4, None)  # once the window is full
     assert all(np.array(pwjoin.held["open"][later]) < np.array(wjoin.held["open"][later]))
-    assert sum(map(len, wjoin.announced)) == 0
+    assert sum(map(len, wjoin.propagated)) == 0
     assert sum(map(len, pwjoin.results)) > 200  # counts, each final
     assert max(pwjoin.groups) > 0 == max(wjoin.groups)
-    batch = announced_in(pwjoin, STREAMS)
+    batch = propagated_in(pwjoin, STREAMS)
     auctions = STREAMS.auctions()
     known_at = STREAMS.cuts_us(4.0)[batch]
     inside = (batch >= 0) & (auctions.end_us <= auctions.open_us + STREAMS.window_us)
@@ -49,17 +49,17 @@ def test_a_wrong_answer_or_announcement_is_found() -> None:
     expected = batch_join(STREAMS)
     with pytest.raises(InvariantBroken, match="differ from the batch join"):
         check_answer(pwjoin, expected.slice(1))
-    told = pwjoin.announced[3]
+    told = pwjoin.propagated[3]
     for wrong in (told[1:], [*told, told[0]]):  # one is missing, one is told twice
-        pwjoin.announced[3] = wrong
+        pwjoin.propagated[3] = wrong
         with pytest.raises(InvariantBroken, match="announced other items"):
-            announced_in(pwjoin, STREAMS)
-    pwjoin.announced[3] = told
-    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0] + told, []  # told before its count
+            propagated_in(pwjoin, STREAMS)
+    pwjoin.propagated[3] = told
+    pwjoin.propagated[0], pwjoin.propagated[3] = pwjoin.propagated[0] + told, []  # told before its count
     with pytest.raises(InvariantBroken, match="announced other items"):
-        announced_in(pwjoin, STREAMS)
-    pwjoin.announced[0], pwjoin.announced[3] = pwjoin.announced[0][: -len(told)], told
-    announced_in(pwjoin, STREAMS)
+        propagated_in(pwjoin, STREAMS)
+    pwjoin.propagated[0], pwjoin.propagated[3] = pwjoin.propagated[0][: -len(told)], told
+    propagated_in(pwjoin, STREAMS)
     pwjoin.results[3], pwjoin.results[4] = pwjoin.results[4], pwjoin.results[3]  # counted before or after
     with pytest.raises(InvariantBroken, match="announced other items"):
-        announced_in(pwjoin, STREAMS)
+        propagated_in(pwjoin, STREAMS)

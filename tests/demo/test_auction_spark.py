@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streamjoin.demo.auction import announced_in, batch_join, both_joins, check_answer, run_local
+from streamjoin.demo.auction import batch_join, both_joins, check_answer, propagated_in, run_local
 from streamjoin.demo.auction_spark import watch, write_files
 from streamjoin.demo.generators.auction import AuctionStreams
 
@@ -20,7 +20,7 @@ def test_one_query_gives_rows_announcements_and_state(spark: SparkSession, tmp_p
     watch(spark, pwjoin, streams, tmp_path, ticks.append)
     assert ticks[-1] == 5
     check_answer(pwjoin, batch_join(streams))
-    announced_in(pwjoin, streams)
+    propagated_in(pwjoin, streams)
     local, _ = run_local(streams, 6.0, lambda _: None)
-    assert (pwjoin.held, pwjoin.promises) == (local.held, local.promises)
-    assert [sorted(items) for items in pwjoin.announced] == [sorted(items) for items in local.announced]
+    assert (pwjoin.held, pwjoin.closed_keys) == (local.held, local.closed_keys)
+    assert [sorted(items) for items in pwjoin.propagated] == [sorted(items) for items in local.propagated]

@@ -19,10 +19,10 @@ def test_ends_of_minutes_and_the_window_let_go_of_what_another_join_keeps() -> N
     assert ticks == list(range(1, 13))
     readings = sum(knowing.counted[f"{name}_rows"] for name in VALUES)
     assert ignorant.state_rows[-1] == readings > 30 * max(knowing.state_rows[3:])
-    assert max(knowing.promises) < 200  # of 960 minutes that were over for one sensor first
+    assert max(knowing.closed_keys) < 200  # of 960 minutes that were over for one sensor first
     for why in ("dropped", "purged", "invalidated"):
         assert sum(knowing.counted[f"{name}_{why}"] for name in VALUES) > 0
-    violations = ("late", "after_promise", "null_time")
+    violations = ("late", "after_punctuation", "null_time")
     assert all(knowing.counted[f"{name}_{why}"] == 0 for name in VALUES for why in violations)
 
 

@@ -24,7 +24,7 @@ def test_one_operator_for_three_streams_holds_what_it_holds_in_one_process(
     assert ticks == [1, 2, 3]
     check_answer(ours, batch_join(STREAMS))
     local, _ = run_local(STREAMS, MINUTES, lambda _: None)
-    assert (ours.state_rows, ours.promises) == (local.state_rows, local.promises)
+    assert (ours.state_rows, ours.closed_keys) == (local.state_rows, local.closed_keys)
     assert all(ours.counted[f"{name}_rows"] == local.counted[f"{name}_rows"] for name in VALUES)
 
 

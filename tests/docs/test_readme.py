@@ -13,7 +13,7 @@ def test_the_local_example_does_what_it_says() -> None:
     names: dict[str, object] = {"sj": sj}
     exec(next(block for block in blocks if "pa.schema" in block), names)
     assert len(names["rows"]) == 1
-    assert [one.text() for one in names["announced"]] == ["<79>"]
+    assert [one.text() for one in names["propagated"]] == ["<79>"]
     assert names["held"].empty
     assert names["joined"].local(snapshot=names["saved"]).state().empty
 

@@ -10,13 +10,13 @@ import pytest
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.demo.generators.zipf import Zipf
-from streamjoin.enrich.cost import LoopCosts, SemiLoad, SemiModel, Turns, _cached, calibrate
-from streamjoin.enrich.operator import SemiSpec
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, Turns, _cached, calibrate
+from streamjoin.enrich.operator import EnrichSpec
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.errors import InvalidJoin
 
 COSTS = LoopCosts(read_byte=1e-9, turn=1e-3, chunk=2e-5, search=5e-8, row=1e-7, hit=3e-7, waited=6e-7)
-ORDERED = SemiLoad(rows=1_000_000, row_bytes=132, tuple_bytes=42, pieces=100, caches=False)
+ORDERED = EnrichLoad(rows=1_000_000, row_bytes=132, tuple_bytes=42, pieces=100, caches=False)
 PAPER = replace(ORDERED, ordered=False)
 
 
@@ -29,7 +29,7 @@ def test_memory_is_a_piece_and_what_waits():
 
 def test_a_turn_costs_what_equation_2_says():
     """Uniform: 1,000 tuples have 1,000 values, about; 400 hit; each of 100 chunks is searched for 600."""
-    model = SemiModel(COSTS, PAPER)
+    model = EnrichCostModel(COSTS, PAPER)
     fixed = 1e-9 * 1.32e6 + 1e-3 + 2e-5 * 100 + 1e-7 * 10_000
     of_tuples = 3e-7 * 400 + 6e-7 * 600 + 5e-8 * 100 * 600
     assert model.loop_seconds(1_000, hit_rate=0.4) == pytest.approx(fixed + of_tuples)
@@ -40,7 +40,7 @@ def test_a_turn_costs_what_equation_2_says():
 @pytest.mark.parametrize("caches", [False, True])
 @pytest.mark.parametrize("skew", [0.0, 1.0])
 def test_memory_for_a_rate_is_the_inverse_of_rate_for_a_memory(caches, skew):
-    model = SemiModel(COSTS, replace(ORDERED, caches=caches, skew=skew))
+    model = EnrichCostModel(COSTS, replace(ORDERED, caches=caches, skew=skew))
     found = model.rate_for(13_200_000)
     assert found.memory <= 13_200_000
     back = model.memory_for(found.rate)
@@ -50,9 +50,9 @@ def test_memory_for_a_rate_is_the_inverse_of_rate_for_a_memory(caches, skew):
 
 
 def test_a_cache_is_worth_more_memory_the_more_skewed_the_stream_is():
-    without = SemiModel(COSTS, replace(ORDERED, skew=1.0)).rate_for(13.2e6)
+    without = EnrichCostModel(COSTS, replace(ORDERED, skew=1.0)).rate_for(13.2e6)
     rates = [
-        SemiModel(COSTS, replace(ORDERED, caches=True, skew=skew)).rate_for(13.2e6).rate
+        EnrichCostModel(COSTS, replace(ORDERED, caches=True, skew=skew)).rate_for(13.2e6).rate
         for skew in (0.0, 0.5, 1.0)
     ]
     assert rates == sorted(rates)
@@ -110,7 +110,7 @@ def test_no_cost_is_below_zero():
 
 
 def test_what_cannot_be_is_refused_with_what_can():
-    model = SemiModel(COSTS, ORDERED)
+    model = EnrichCostModel(COSTS, ORDERED)
     with pytest.raises(InvalidJoin, match=r"memory=1,000 bytes is too small: one tuple a turn needs 1,32"):
         model.rate_for(1_000)
     with pytest.raises(InvalidJoin, match=r"more than one bucket can take .* \(1,\d{3},\d{3}\); give"):
@@ -148,7 +148,7 @@ class Pieces:
 @pytest.mark.parametrize("access", ["scan", "paper"])
 def test_the_real_operator_can_be_calibrated(access):
     output = pa.schema({"k": pa.int64(), "id": pa.int64(), "row": pa.int64()})
-    spec = SemiSpec(STREAM, STREAM, output, 1 << 24, access=access)
+    spec = EnrichSpec(STREAM, STREAM, output, 1 << 24, access=access)
     rng = np.random.default_rng(2)
 
     def uniform(w):
@@ -161,7 +161,7 @@ def test_the_real_operator_can_be_calibrated(access):
 
     masters = [Pieces(2_000, pieces) for pieces in (4, 8)]
     found = calibrate(spec, masters, [uniform, skewed], [50, 200])
-    load = SemiLoad.of(spec, masters[0], tuple_bytes=24.0)
+    load = EnrichLoad.of(spec, masters[0], tuple_bytes=24.0)
     assert load.ordered is (access == "scan")
-    assert 1e-5 < SemiModel(found, load).loop_seconds(100, hit_rate=0.5) < 1
+    assert 1e-5 < EnrichCostModel(found, load).loop_seconds(100, hit_rate=0.5) < 1
     assert found.read_byte > 0

@@ -19,8 +19,8 @@ import streamjoin as sj
 from streamjoin.columnar.batch import Batch, Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.columnar.match import expand
-from streamjoin.enrich.cache import MasterCache
-from streamjoin.enrich.operator import SemiSpec, SemiStreamJoin
+from streamjoin.enrich.cache import TableCache
+from streamjoin.enrich.operator import EnrichJoin, EnrichSpec
 from streamjoin.enrich.paper_scan import PaperReading
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.scan import OrderedReading, Reading
@@ -30,7 +30,7 @@ from streamjoin.state.run import Run, match
 STREAM = Layout((pa.int64(),), payload_types=(pa.int64(),))
 MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.string()))
 OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "row": pa.int64(), "version": pa.string()})
-PLENTY = SemiSpec(STREAM, MASTER, OUTPUT, memory_bytes=1 << 20, access="scan")
+PLENTY = EnrichSpec(STREAM, MASTER, OUTPUT, memory_bytes=1 << 20, access="scan")
 
 
 def batch(layout: Layout, *columns: Any) -> Batch:
@@ -104,17 +104,17 @@ def naive(rows: list[tuple[int, int]], table: Table, *, left: bool) -> Counter[t
     return found
 
 
-def fed(join: SemiStreamJoin, rows: Batch, pieces: int) -> Counter[tuple[Any, ...]]:
+def fed(join: EnrichJoin, rows: Batch, pieces: int) -> Counter[tuple[Any, ...]]:
     """Tuples come, then so many pieces are read."""
     return told(join.process(rows)) + told(join.read(pieces))
 
 
-def cached(join: SemiStreamJoin) -> list[int]:
+def cached(join: EnrichJoin) -> list[int]:
     return sorted({key for side in join.cache.sides for key in side.live().keys[0].to_pylist()})
 
 
 def test_a_tuple_waits_until_it_has_met_every_piece():
-    join = SemiStreamJoin(PLENTY, Table((1, 2, 3, 1, 5, 6, 7, 1)))
+    join = EnrichJoin(PLENTY, Table((1, 2, 3, 1, 5, 6, 7, 1)))
     assert fed(join, tuples([1]), 1) == {(1, 0, 0, "v1"): 1}
     assert fed(join, tuples([6], 1), 1) == {(1, 0, 3, "v1"): 1, (6, 1, 5, "v1"): 1}
     assert fed(join, tuples([]), 1) == {(1, 0, 7, "v1"): 1}
@@ -125,7 +125,7 @@ def test_a_tuple_waits_until_it_has_met_every_piece():
 
 def test_where_pieces_are_in_order_a_tuple_waits_for_its_own():
     table = Table((1, 2, 3, 1, 5, 6, 7, 1), ordered=True)
-    join = SemiStreamJoin(PLENTY, table)
+    join = EnrichJoin(PLENTY, table)
     last = table.pieces[-1].keys[0][0].as_py()
     first = table.pieces[0].keys[0][0].as_py()
     answers = [fed(join, tuples([first, last]), 1), *(told(join.read(1)) for _ in table.pieces[1:])]
@@ -140,7 +140,7 @@ def test_few_keys_are_looked_up_and_many_are_scanned():
     """Two of ten pieces are due in a batch; a lookup costs as much as reading half a piece."""
     table = Table(tuple(range(60)), rows_per_piece=6, ordered=True)
     table = replace(table, costs=ReadCosts(1.0, max(table.piece_bytes) / 2, 0.0))
-    join = SemiStreamJoin(replace(PLENTY, access="auto", cycle_batches=5, caches=False), table)
+    join = EnrichJoin(replace(PLENTY, access="auto", cycle_batches=5, caches=False), table)
     assert len(told(join.process(tuples([1, 2, 3]))) + told(join.step())) == 3
     assert (join.counts.keys_found, join.counts.pieces_read, join.waiting) == (3, 0, 0)
     many = list(range(60))
@@ -150,7 +150,7 @@ def test_few_keys_are_looked_up_and_many_are_scanned():
 
 def test_a_frequent_value_moves_into_the_cache_with_all_its_rows():
     """1 comes five times a batch and has two rows, in different pieces; 2 comes once."""
-    join = SemiStreamJoin(replace(PLENTY, switching_factor=2.0), Table((1, 2, 3, 1)))
+    join = EnrichJoin(replace(PLENTY, switching_factor=2.0), Table((1, 2, 3, 1)))
     for number in range(12):
         found = fed(join, tuples([1] * 5 + [2], 6 * number), 1)
         if join.counts.hits:
@@ -163,7 +163,7 @@ def test_a_frequent_value_moves_into_the_cache_with_all_its_rows():
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_value_moves_also_where_every_batch_reads_the_whole_table(ordered):
-    join = SemiStreamJoin(PLENTY, Table((1, 2, 3, 1), ordered=ordered))
+    join = EnrichJoin(PLENTY, Table((1, 2, 3, 1), ordered=ordered))
     for number in range(4):
         rows = tuples([1] * 40 + [2], 41 * number)
         assert len(told(join.process(rows)) + told(join.step())) == 81
@@ -173,7 +173,7 @@ def test_a_value_moves_also_where_every_batch_reads_the_whole_table(ordered):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_value_without_master_rows_is_remembered_as_such(ordered):
-    join = SemiStreamJoin(replace(PLENTY, preserves=True), Table((1, 2, 3, 4), ordered=ordered))
+    join = EnrichJoin(replace(PLENTY, preserves=True), Table((1, 2, 3, 4), ordered=ordered))
     assert fed(join, tuples([9] * 8), 4) == {(9, n, None, None): 1 for n in range(8)}
     assert cached(join) == [9]
     assert fed(join, tuples([9], 8), 0) == {(9, 8, None, None): 1}
@@ -182,7 +182,7 @@ def test_a_value_without_master_rows_is_remembered_as_such(ordered):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
     """As in the paper always; where pieces are in order, when memory is short."""
-    join = SemiStreamJoin(PLENTY, Table((1, 2, 3, 4), ordered=ordered))
+    join = EnrichJoin(PLENTY, Table((1, 2, 3, 4), ordered=ordered))
     for number in range(70):
         join.short_at = join.clock
         keys = [1] * 20 + [2] if number < 30 else [2, 3]
@@ -195,7 +195,7 @@ def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
 def test_where_keys_are_looked_up_the_most_frequent_stay_in_a_full_cache():
     table = Table(tuple(range(400)), rows_per_piece=20, ordered=True)
     limit = 3 * max(table.piece_bytes)
-    join = SemiStreamJoin(replace(PLENTY, access="lookup", memory_bytes=limit), table)
+    join = EnrichJoin(replace(PLENTY, access="lookup", memory_bytes=limit), table)
     rng = np.random.default_rng(1)
     for number in range(300):
         keys = [int(key) for key in rng.zipf(1.6, 20) % 400]
@@ -210,7 +210,7 @@ def test_a_value_that_pays_is_cached_although_others_have_taken_the_spare_memory
     """Pieces that are read first fill the cache; the most frequent value is in the last one."""
     table = Table(tuple(range(400)), rows_per_piece=20, ordered=True)
     frequent = table.pieces[-1].keys[0][0].as_py()
-    join = SemiStreamJoin(replace(PLENTY, memory_bytes=40_000, cycle_batches=4), table)
+    join = EnrichJoin(replace(PLENTY, memory_bytes=40_000, cycle_batches=4), table)
     for number in range(4):
         keys = [*range(400), *[frequent] * 50]
         told([*join.process(tuples(keys, 450 * number)), *join.step()])
@@ -220,7 +220,7 @@ def test_a_value_that_pays_is_cached_although_others_have_taken_the_spare_memory
 
 def test_nothing_is_read_where_nothing_waits():
     table = Table((1, 2, 3, 4))
-    join = SemiStreamJoin(PLENTY, table)
+    join = EnrichJoin(PLENTY, table)
     fed(join, tuples([]), 5)
     assert table.read_pieces == []
     fed(join, tuples([1]), 5)
@@ -229,14 +229,14 @@ def test_nothing_is_read_where_nothing_waits():
 
 def test_memory_too_small_for_a_piece_is_refused_with_the_minimum():
     with pytest.raises(sj.InvalidJoin, match=r"memory=10 bytes is too small: .* need [0-9,]+; give that"):
-        SemiStreamJoin(replace(PLENTY, memory_bytes=10), Table((1, 2, 3)))
+        EnrichJoin(replace(PLENTY, memory_bytes=10), Table((1, 2, 3)))
 
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_memory_stays_within_its_limit(ordered):
     table = Table(tuple(range(40)), rows_per_piece=4, ordered=ordered)
     limit = 3 * max(table.piece_bytes)
-    join = SemiStreamJoin(replace(PLENTY, memory_bytes=limit, access="auto"), table)
+    join = EnrichJoin(replace(PLENTY, memory_bytes=limit, access="auto"), table)
     rng = np.random.default_rng(5)
     for number in range(40):
         keys = [int(key) for key in rng.zipf(1.5, 30) % 50]
@@ -250,9 +250,7 @@ def test_memory_stays_within_its_limit(ordered):
 def test_more_is_read_for_a_stream_that_is_faster_than_the_memory_allows(ordered):
     """400 rows in a batch and room for about twenty: pieces are read before they are due, nothing is lost."""
     table = Table(tuple(range(40)), rows_per_piece=4, ordered=ordered)
-    join = SemiStreamJoin(
-        replace(PLENTY, memory_bytes=2 * max(table.piece_bytes) + 600, cycle_batches=10), table
-    )
+    join = EnrichJoin(replace(PLENTY, memory_bytes=2 * max(table.piece_bytes) + 600, cycle_batches=10), table)
     keys = list(range(40)) * 10
     found = told(join.process(tuples(keys)))
     assert join.counts.pieces_forced > 0
@@ -273,7 +271,7 @@ def timed(keys: list[int], times: list[int]) -> Batch:
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_tuple_without_a_master_row_waits_for_a_version_that_has_it(ordered):
     """Tuple 9 came at 100 and waits until 110; 8 came at 104. A version with both comes at 112."""
-    join = SemiStreamJoin(LATE, Table((1,), ordered=ordered))
+    join = EnrichJoin(LATE, Table((1,), ordered=ordered))
     assert told(join.process(timed([9, 1, 8], [100, 101, 104]))) + told(join.step()) == {(1, 101, 0, "v1"): 1}
     assert told(join.advance(104)) == {}
     assert join.in_room == 2
@@ -312,7 +310,7 @@ def equals_the_batch_join(
         access=access,
         cycle_batches=cycle_batches,
     )
-    join = SemiStreamJoin(spec, tables[0])
+    join = EnrichJoin(spec, tables[0])
     found: Counter[tuple[Any, ...]] = Counter()
     expected: Counter[tuple[Any, ...]] = Counter()
     number = 0
@@ -341,21 +339,21 @@ def test_it_equals_the_batch_join(batches, masters, cut, memory, ways):
 
 
 def a_value_enters_with_a_part_of_its_rows() -> Any:
-    good = MasterCache.add
+    good = TableCache.add
 
-    def add(self: MasterCache, rows: Batch, absent: Batch, met: Any, since: int) -> int:
+    def add(self: TableCache, rows: Batch, absent: Batch, met: Any, since: int) -> int:
         fewer = max(len(rows) - 1, 0)
         return good(self, rows.slice(0, fewer), absent, (met[0][:fewer], met[1]), since)
 
-    return patch.object(MasterCache, "add", add)
+    return patch.object(TableCache, "add", add)
 
 
 def a_value_enters_twice() -> Any:
-    return patch.object(MasterCache, "_holds", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
+    return patch.object(TableCache, "_holds", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
 
 
 def the_cache_outlives_its_version() -> Any:
-    return patch.object(MasterCache, "clear", lambda self: None)
+    return patch.object(TableCache, "clear", lambda self: None)
 
 
 def chunks_leave_one_piece_early(kind: type[Reading]) -> Any:

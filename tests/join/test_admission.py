@@ -132,7 +132,7 @@ def test_a_second_tuple_is_told_from_one_after_a_promise(story):
     run.push("a", "k x\n1 10")
     run.punctuate("a", k=[1, 2])
     run.push("a", "k x\n1 11\n2 20")
-    assert run.violations() == [("a", "after_promise", 2, 20), ("a", "duplicate_key", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 2, 20), ("a", "duplicate_key", 1, 11)]
 
 
 def test_both_unique_a_key_is_over_with_its_pair(story):
@@ -246,7 +246,7 @@ def test_kept_a_tuple_after_its_promise_joins_while_its_key_is_unfinished(story)
     run.push("a", "k x\n1 10")
     run.punctuate("a", k=1)
     run.push("a", "k x\n1 11")
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
     assert run.push("b", "k y\n1 100") == [(1, 10, 100), (1, 11, 100)]
 
 
@@ -257,7 +257,7 @@ def test_kept_or_not_nothing_joins_once_its_key_is_finished(story):
     assert run.punctuations() == ["<1>"]
     assert run.push("a", "k x\n1 10") == NOTHING
     assert run.push("b", "k y\n1 101") == NOTHING
-    assert run.violations() == [("a", "after_promise", 1, 10)]
+    assert run.violations() == [("a", "after_punctuation", 1, 10)]
     assert run.held() == {"a": 0, "b": 0}
     assert run.punctuations() == []
 
@@ -332,7 +332,7 @@ def failing(error, message, joined, *steps):
             [("a", "k t x\n1 100 1\n2 - 2")],
         ),
     ],
-    ids=["duplicate_key", "after_promise", "late", "null_time"],
+    ids=["duplicate_key", "after_punctuation", "late", "null_time"],
 )
 def test_fail_names_stream_row_key_and_what_to_do(error, said, joined, steps):
     failing(error, f"stream 'a': {said}; correct the stream .* or declare on_violation=", joined(), *steps)

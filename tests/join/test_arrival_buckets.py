@@ -21,7 +21,7 @@ from streamjoin.join import wire
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Intake
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Finished, Results
+from streamjoin.join.outputs import FinishedKeys, Results
 from streamjoin.join.persistence import snapshot
 from tests.tables import unbounded_is_meant
 
@@ -138,7 +138,7 @@ def told(emitted: list[Any]) -> Counter[Any]:
     for one in emitted:
         if isinstance(one, Results):
             bag.update(("row", *row.values()) for row in one.rows.to_pylist())
-        elif isinstance(one, Finished):
+        elif isinstance(one, FinishedKeys):
             bag.update(("over", key) for key in one.keys.keys[0].to_pylist())
         else:
             columns = [*one.rows.keys, *one.rows.payload]
@@ -204,7 +204,7 @@ def shares_of(tasks: list[list[tuple[Any, ...]]]) -> tuple[Any, Arrivals]:
 def test_tasks_that_share_a_partition_follow_each_other() -> None:
     plan, arrived = shares_of([[("3", 3, "p", 30), ("3", 4, "q", 1)], [("3", 1, "p", 1), ("4", 2, "p", 2)]])
     emitted = told(list(StreamJoin(plan.spec).process({0: arrived})))
-    assert emitted == Counter([(0, "after_promise", False, "3", 3)])
+    assert emitted == Counter([(0, "after_punctuation", False, "3", 3)])
 
 
 @pytest.mark.parametrize("second", [(2, 4), (1, 2), (3, 3)])

@@ -22,7 +22,7 @@ def told(run, keys):
     lines = "\n".join(f"{key} {place}" for place, key in enumerate(keys))
     run.push("a", f"k x\n{lines}")
     violations = run.violations()
-    assert all(reason == "after_promise" for _, reason, *_ in violations)
+    assert all(reason == "after_punctuation" for _, reason, *_ in violations)
     return sorted(place for _, _, _, place in violations)
 
 
@@ -55,7 +55,7 @@ def test_a_key_that_comes_back_is_a_violation(story):
     run = story(arriving(sj.clustered()))
     run.push("b", "k y\n3 30")
     assert run.push("a", "k x\n3 1\n4 2\n3 3") == [(3, 1, 30)]
-    assert run.violations() == [("a", "after_promise", 3, 3)]
+    assert run.violations() == [("a", "after_punctuation", 3, 3)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_clusters_of_composite_keys(story):
         sj.join(stream("a", columns, key=keys, arrival=sj.clustered()), stream("b", "k l:str y", key=keys))
     )
     run.push("a", "k l x\n1 u 1\n1 u 2\n1 v 3\n1 u 4")
-    assert run.violations() == [("a", "after_promise", 1, "u", 4)]
+    assert run.violations() == [("a", "after_punctuation", 1, "u", 4)]
 
 
 def test_both_clustered_state_is_what_is_open(story):
@@ -124,7 +124,7 @@ def test_descending(story):
     assert run.push("a", "k x\n3 1") == [(3, 1, 30)]
     assert run.punctuations() == ["<5>"]
     assert run.push("a", "k x\n4 2") == NOTHING
-    assert run.violations() == [("a", "after_promise", 4, 2)]
+    assert run.violations() == [("a", "after_punctuation", 4, 2)]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_slack_counts_tuples_whatever_their_offsets(story):
     )
     assert run.violations() == []
     run.push("a", "k x p o\n4 8 p 10005")
-    assert run.violations() == [("a", "after_promise", 4, 8)]
+    assert run.violations() == [("a", "after_punctuation", 4, 8)]
 
 
 def test_offsets_tell_the_order_in_a_batch():
@@ -288,14 +288,14 @@ def test_a_tuple_behind_its_own_partition_is_a_violation_though_another_is_not_s
     run = story(in_partitions(sj.ordered()))
     run.push("a", "k x p o\n1 2 q 1\n3 1 p 1")
     run.push("a", "k x p o\n2 3 p 2\n2 4 q 2")
-    assert run.violations() == [("a", "after_promise", 2, 3)]
+    assert run.violations() == [("a", "after_punctuation", 2, 3)]
 
 
 def test_a_partition_that_appears_later_with_smaller_keys_breaks_the_declaration(story):
     run = story(in_partitions(sj.ordered()))
     run.push("a", "k x p o\n3 1 p 1")
     run.push("a", "k x p o\n2 2 q 1\n5 3 q 2\n4 4 p 2")
-    assert run.violations() == [("a", "after_promise", 2, 2)]
+    assert run.violations() == [("a", "after_punctuation", 2, 2)]
     assert open_on_a(run, [3, 4]) == {4}
 
 

@@ -25,8 +25,8 @@ from streamjoin.join import wire
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.intake import Intake
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Finished, FinishedWide, Results
-from streamjoin.join.partial_punctuations import Pledges
+from streamjoin.join.outputs import FinishedKeys, FinishedPatterns, Results
+from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
 from streamjoin.punctuation import pattern
 from tests.local.test_chain_properties import COLUMNS, Data
@@ -68,13 +68,13 @@ class Buckets:
     def tasks(self, i: int, elements: list[tuple[Any, ...]], columns: str) -> list[Arrivals]:
         """Rows and promises of one input and batch; the promises act after all rows."""
         texts = [columns, *(f"{key} {value}" for kind, key, value in elements if kind == "row")]
-        promises = [
+        closed_keys = [
             sj.between(low, high) if low < high else pattern(low)
             for kind, low, high in elements
             if kind == "over"
         ]
         data = self.intakes[i].arrivals(table(schema(columns), "\n".join(texts)))
-        return [data, *(self.intakes[i].promise((promise,)) for promise in promises)]
+        return [data, *(self.intakes[i].punctuation((punctuation,)) for punctuation in closed_keys)]
 
     def end(self, i: int) -> list[Arrivals]:
         return [Arrivals.nothing(self.spec.inputs[i].layout).and_nothing_more()]
@@ -94,7 +94,7 @@ class Chain:
     def step(self, below: dict[int, list[Arrivals]], c: list[Arrivals]) -> list[tuple[Any, ...]]:
         given = [self._passed(i, outputs) for i, outputs in enumerate(self.below.step(below))]
         outputs = [one for each in self.above.step({0: given, 1: c}) for one in each]
-        assert all(isinstance(one, Results | Finished) for one in outputs)
+        assert all(isinstance(one, Results | FinishedKeys) for one in outputs)
         return [row for one in outputs if isinstance(one, Results) for row in rows(one.rows)]
 
     def _passed(self, bucket: int, outputs: list[Any]) -> Arrivals:
@@ -102,8 +102,8 @@ class Chain:
         intake = self.above.intakes[0]
         found = [one.rows for one in outputs if isinstance(one, Results)]
         arrived = intake.arrivals(pa.Table.from_batches(found, self.below.spec.output))
-        keys = [intake.key_batch(one.keys.keys) for one in outputs if isinstance(one, Finished)]
-        wide = [each for one in outputs if isinstance(one, FinishedWide) for each in one.patterns]
+        keys = [intake.key_batch(one.keys.keys) for one in outputs if isinstance(one, FinishedKeys)]
+        wide = [each for one in outputs if isinstance(one, FinishedPatterns) for each in one.patterns]
         at = Positions(np.full(len(wide), bucket), np.zeros(len(wide), np.int64)) if wide else None
         return replace(arrived, keys=concat(arrived.keys.layout, keys), patterns=tuple(wide), patterns_at=at)
 
@@ -138,8 +138,8 @@ def play(data: Data, seed: int, *, like_one: bool) -> Counter[tuple[Any, ...]]:
         below = {i: chain.below.tasks(i, batch[name], COLUMNS[name]) for i, name in enumerate("ab")}
         answer.update(chain.step(below, chain.above.tasks(1, batch["c"], COLUMNS["c"])))
         tell(local, batch)
-        if not any(join.telling.untold for join in chain.below.joins):  # all have told the same
-            assert not any(join.pledges[0].patterns for join in chain.above.joins)
+        if not any(join.range_propagation.untold for join in chain.below.joins):  # all have told the same
+            assert not any(join.partial_punctuations[0].patterns for join in chain.above.joins)
         if like_one:
             held = dict(zip(["a", "b", "ab", "c"], chain.below.held() + chain.above.held(), strict=True))
             assert held == dict(local.state().rows)
@@ -162,7 +162,7 @@ def tell(run: sj.LocalRun, batch: dict[str, list[tuple[Any, ...]]]) -> None:
             run.punctuate(name, k=sj.between(low, high) if low < high else low)
 
 
-@pytest.mark.parametrize("kind", [Data, Ordered], ids=["promises", "ordered"])
+@pytest.mark.parametrize("kind", [Data, Ordered], ids=["closed_keys", "ordered"])
 @pytest.mark.parametrize("seed", range(12))
 def test_buckets_together_are_one_join(kind: type[Data], seed: int) -> None:
     data = kind(seed)
@@ -192,5 +192,7 @@ def test_planted_a_range_counts_when_one_bucket_has_told_it(monkeypatch: pytest.
         except AssertionError:
             return False
 
-    monkeypatch.setattr(Pledges, "fulfilled_patterns", lambda self, patterns, at, promises: (patterns, None))
+    monkeypatch.setattr(
+        PartialPunctuations, "fulfilled_patterns", lambda self, patterns, at, closed_keys: (patterns, None)
+    )
     assert not all(right(seed) for seed in range(12))

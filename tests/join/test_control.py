@@ -12,7 +12,7 @@ from streamjoin.join.scheduled_punctuations import Scheduled
 from streamjoin.join.watermarks import END_OF_TIME
 from streamjoin.join.wire import bucket_bounds, from_bytes, split, to_bytes, together
 from streamjoin.punctuation import ANY, Constant, between
-from streamjoin.state.sorted_runs import MergePolicy, RunNames
+from streamjoin.state.sorted_runs import CompactionPolicy, RunNames
 from tests.tables import EMPTY, NOTHING, Story, at, schema, stream, unbounded_is_meant
 
 ONE = schema("k over:time")
@@ -36,13 +36,13 @@ def test_a_promise_acts_strictly_after_its_time(story):
     run = story(controlled())
     run.push("news", "k x\n1 10\n2 20")
     assert run.control("access", "k over\n1 50") == NOTHING
-    assert run.state().promises == 3  # two news seen, one promise that waits
+    assert run.state().closed_keys == 3  # two news seen, one promise that waits
     run.push("access", "k y t\n1 1 49")
     run.push("access", "k y t\n2 2 50")  # P = 50 is not past 50
-    assert (run.held()["news"], run.punctuations(), run.state().promises) == (2, [], 3)
+    assert (run.held()["news"], run.punctuations(), run.state().closed_keys) == (2, [], 3)
     assert run.push("access", "k y t\n1 3 50") == [(1, 10, None, 3, 50)]  # and so this one is in time
     run.push("access", "k y t\n2 4 51")
-    assert (run.held()["news"], run.punctuations(), run.state().promises) == (1, ["<1>"], 1)
+    assert (run.held()["news"], run.punctuations(), run.state().closed_keys) == (1, ["<1>"], 1)
     assert run.violations() == []
 
 
@@ -75,7 +75,7 @@ def test_a_promise_for_a_time_that_is_past_acts_in_its_own_batch(story):
     run.advance("access", 101)
     assert run.punctuations() == ["<2>"]
     run.advance("access", 102)  # 3 was over for all: its second promise went with it
-    assert (run.punctuations(), run.state().promises) == ([], 0)
+    assert (run.punctuations(), run.state().closed_keys) == ([], 0)
 
 
 def test_a_row_after_its_promise_has_acted_is_a_violation(story):
@@ -84,7 +84,7 @@ def test_a_row_after_its_promise_has_acted_is_a_violation(story):
     run.push("access", "k y t\n1 1 60")  # nothing waits for it: news 1 may come
     assert (run.held()["access"], run.violations()) == (1, [])
     run.push("access", "k y t\n1 2 61")
-    assert run.violations() == [("access", "after_promise", 1, 2, 61)]
+    assert run.violations() == [("access", "after_punctuation", 1, 2, 61)]
 
 
 def test_promises_act_in_any_order_of_their_coming(story):
@@ -124,11 +124,11 @@ def test_an_input_that_ends_lets_an_idle_one_go_on_in_the_same_batch(story):
     run.push("c", "k z t\n1 1 20")
     run.control("b", "k over\n1 50")
     run.control("c", "k over\n- 19")
-    assert run.run.join.reached[1] == 95_000_000
+    assert run.run.join.watermarks[1] == 95_000_000
     assert run.punctuations() == ["<1>"]
-    assert run.state().promises == 2  # b's of 1, which a keeps open, and that it was announced
+    assert run.state().closed_keys == 2  # b's of 1, which a keeps open, and that it was announced
     run.push("b", "k y t\n1 1 96")
-    assert run.violations() == [("b", "after_promise", 1, 1, 96)]
+    assert run.violations() == [("b", "after_punctuation", 1, 1, 96)]
 
 
 # ---------------------------------------------------------------- forms
@@ -147,14 +147,14 @@ def test_a_list_is_as_many_keys_and_an_empty_one_none(story):
     assert run.violations() == []
     run.control("access", "k over\n- 0")
     run.push("access", "k y t\n8 0 23")
-    assert run.violations() == [("access", "after_promise", 8, 0, 23)]
+    assert run.violations() == [("access", "after_punctuation", 8, 0, 23)]
 
 
 def test_a_range_has_both_its_ends_and_null_is_none(story):
     run = story(controlled(RANGE))
     run.push("news", "k x\n1 1\n2 2\n3 3\n4 4\n5 5")
     run.control("access", "k_from k_to over\n2 3 10\n5 5 10\n9 1 10\n- 1 20")
-    assert run.state().promises == 5 + 3  # the crossed one promises nothing
+    assert run.state().closed_keys == 5 + 3  # the crossed one promises nothing
     run.advance("access", 10)
     assert run.punctuations() == []
     run.advance("access", 11)
@@ -178,7 +178,7 @@ def test_columns_of_a_composite_key_combine(story):
     assert [run.advance("access", 31), run.punctuations()][1] == ['<2, "b">', '<9, "b">']
     run.advance("access", 41)
     run.push("access", "k d y t\n0 z 1 42")
-    assert run.violations() == [("access", "after_promise", 0, "z", 1, 42)]
+    assert run.violations() == [("access", "after_punctuation", 0, "z", 1, 42)]
 
 
 def test_lists_of_a_composite_key_multiply(story):
@@ -221,7 +221,7 @@ def test_what_waits_survives_a_stop():
     run.control("access", "k_from k_to over\n1 1 10\n2 3 20")
     run.advance("access", 10)
     again = Story(joined, snapshot=run.run.snapshot())
-    assert (again.held(), again.state().promises) == (run.held(), run.state().promises) == (HELD, 5)
+    assert (again.held(), again.state().closed_keys) == (run.held(), run.state().closed_keys) == (HELD, 5)
     for each in (run, again):
         each.advance("access", 11)
         assert each.punctuations() == ["<1>"]
@@ -243,7 +243,7 @@ def test_waiting_promises_are_counted_in_bytes():
 def test_only_what_is_due_is_touched():
     layout = Layout((pa.int64(),))
     names = RunNames()
-    waiting = Scheduled("w", layout, names, MergePolicy(dead_share=0.9))
+    waiting = Scheduled("w", layout, names, CompactionPolicy(tombstone_share=0.9))
     keys = pa.array(range(1000))
     waiting.add(layout.keys_with_time.batch([pa.array(hash_keys([keys])), keys, keys]), ())
     (run,) = waiting.side.runs
@@ -307,4 +307,4 @@ def test_bad_control_tables_are_refused():
         run.control("news", pa.table({"k": [1], "over": [at(1)]}))
     assert run.state().empty
     run.control("access", pa.table({"k": [1], "over": [at(1)]}).to_batches()[0])
-    assert run.state().promises == 1
+    assert run.state().closed_keys == 1

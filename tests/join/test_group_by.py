@@ -82,7 +82,7 @@ def test_the_final_row_comes_before_the_punctuation_for_its_key() -> None:
     run.push("item", pa.table({"k": [1], "title": ["a"]}))
     run.push("bid", pa.Table.from_pylist([{"k": 1, "price": 2, "is_end": False}], schema))
     run.punctuate("bid", k=1)
-    assert seen == ["Results", "Finished"]
+    assert seen == ["Results", "FinishedKeys"]
 
 
 @in_every_way

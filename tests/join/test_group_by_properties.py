@@ -16,7 +16,7 @@ import pytest
 from hypothesis import currently_in_test_context, given, note, settings
 
 from streamjoin.join.aggregates import FUNCTIONS
-from streamjoin.join.outputs import Finished, Results
+from streamjoin.join.outputs import FinishedKeys, Results
 from streamjoin.plan.group_by import grouped
 from tests.groups import aggregate
 from tests.join.test_properties import CHOICES, COUNTS, SEEDS, cut, finds, interleaved, moderate
@@ -41,7 +41,7 @@ class GroupPlayer(Player):
         for output in run.emitted:
             if isinstance(output, Results):
                 emitted.events += [("row", plainly(row)) for row in output.rows.to_pylist()]
-            elif isinstance(output, Finished):
+            elif isinstance(output, FinishedKeys):
                 keys = zip(*(column.to_pylist() for column in output.keys.keys), strict=True)
                 emitted.events += [("over", normal(key)) for key in keys]
 

@@ -61,14 +61,14 @@ def test_without_a_sequence_marks_act_after_the_rows_of_their_batch(story):
     assert run.push("a", "k x end\n1 0 true\n1 10 false") == [(1, 10, 100)]
     assert run.violations() == []
     run.push("a", "k x end\n1 11 false")
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 def test_with_a_sequence_marks_act_after_what_came_before_them(story):
     run = story(marked("k x end:bool o", sequence="o"))
     run.push("b", "k y\n1 100")
     assert run.push("a", "k x end o\n1 0 true 2\n1 11 false 3\n1 10 false 1") == [(1, 10, 100)]
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 def test_a_mark_speaks_for_its_own_key_only(story):
@@ -111,7 +111,7 @@ def test_a_null_key_is_a_wildcard_where_that_is_declared(story):
     assert run.push("a", "k x end\n1 10 false\n- 0 true") == [(1, 10, 100)]
     assert run.punctuations() == ["<2>"]
     run.push("a", "k x end\n3 30 false")
-    assert run.violations() == [("a", "after_promise", 3, 30)]
+    assert run.violations() == [("a", "after_punctuation", 3, 30)]
 
 
 def test_a_null_in_one_of_two_key_columns_is_a_wildcard_for_it(story):
@@ -131,7 +131,7 @@ def test_a_wildcard_with_a_sequence_acts_after_what_came_before_it(story):
     run = story(marked("k x end:bool o", punctuation=a, sequence="o"))
     run.push("b", "k y\n1 100\n2 200")
     assert run.push("a", "k x end o\n1 10 false 1\n- 0 true 2\n2 20 false 3") == [(1, 10, 100)]
-    assert run.violations() == [("a", "after_promise", 2, 20)]
+    assert run.violations() == [("a", "after_punctuation", 2, 20)]
 
 
 # ---------------------------------------------------------------- partitions
@@ -153,15 +153,15 @@ def test_a_mark_counts_when_every_partition_has_made_it(story):
     run.push("b", "k y\n1 100")
     run.push("a", "k x end part o\n1 0 true p 1\n1 0 true p 2\n1 0 true q 1")
     assert run.punctuations() == []
-    assert run.state().promises == 2
+    assert run.state().closed_keys == 2
     assert run.push("a", "k x end part o\n1 10 false r 1\n1 0 true r 2\n2 0 true r 3") == [(1, 10, 100)]
     assert run.punctuations() == []  # a holds a tuple of key 1, and b is open
     assert run.held() == {"a": 1, "b": 0}
     run.push("a", "k x end part o\n1 11 false q 9")
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
     run.punctuate("b", k=1)
     assert run.punctuations() == ["<1>"]
-    assert run.state().promises == 1  # the pledge of r for key 2
+    assert run.state().closed_keys == 1  # the pledge of r for key 2
 
 
 def test_until_then_no_row_is_a_violation(story):
@@ -190,7 +190,7 @@ def test_a_wildcard_of_one_partition_is_a_wildcard_of_that_partition_only(story)
     assert run.violations() == []
     run.push("a", "k x end part o\n- 0 true q 2")
     run.push("a", "k x end part o\n1 11 false q 3")
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 def test_a_promise_of_the_whole_input_counts_at_once(story):
@@ -199,16 +199,16 @@ def test_a_promise_of_the_whole_input_counts_at_once(story):
     assert run.punctuations() == ["<1>"]
     run.end("a")
     run.push("a", "k x end part o\n5 50 false p 1")
-    assert run.violations() == [("a", "after_promise", 5, 50)]
+    assert run.violations() == [("a", "after_punctuation", 5, 50)]
 
 
 def test_pledges_are_forgotten_when_their_key_is_closed_in_another_way(story):
     run = story(parted())
     run.push("a", "k x end part o\n1 0 true p 1\n2 0 true p 2\n3 0 true p 3")
-    assert run.state().promises == 3
+    assert run.state().closed_keys == 3
     run.punctuate("a", k=1)
     run.punctuate("b", k=1)
-    assert run.state().promises == 2
+    assert run.state().closed_keys == 2
     run.finish()
     assert run.state() == EMPTY
 
@@ -218,9 +218,9 @@ def test_a_mark_more_than_was_needed_is_no_pledge(story):
     run.push("b", "k y\n1 100")
     run.push("a", "k x end part o\n1 0 true p 1\n1 0 true q 1")
     assert run.punctuations() == ["<1>"]
-    before = run.state().promises
+    before = run.state().closed_keys
     run.push("a", "k x end part o\n1 0 true p 2")
-    assert run.state().promises == before
+    assert run.state().closed_keys == before
     assert run.punctuations() == []
 
 
@@ -230,7 +230,7 @@ def test_rows_of_two_partitions_have_no_common_order(story):
     run.push("b", "k y\n1 100")
     found = run.push("a", "k x end part o\n1 0 true p 5\n1 10 false q 9\n1 11 false p 9\n1 12 false p 1")
     assert found == [(1, 10, 100), (1, 12, 100)]
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 # ---------------------------------------------------------------- closing
@@ -254,7 +254,7 @@ def test_a_closing_row_is_the_last_of_its_key_and_joins(story, how):
     assert run.push("a", f"k x last\n1 9 {flag(9)}") == [(1, 9, 100)]
     assert run.held() == {"a": 3, "b": 1}
     run.push("a", f"k x last\n1 7 {flag(7)}\n2 7 {flag(7)}")
-    assert run.violations() == [("a", "after_promise", 1, 7)]
+    assert run.violations() == [("a", "after_punctuation", 1, 7)]
 
 
 def test_an_auction_closed_by_its_last_bid_forgets_itself(story):
@@ -282,7 +282,7 @@ def test_with_a_sequence_rows_behind_the_closing_one_are_violations(story):
     run = story(sj.join(a, stream("b", "k y")))
     run.push("b", "k y\n1 100")
     assert run.push("a", "k x last o\n1 3 false 3\n1 2 true 2\n1 1 false 1") == [(1, 1, 100), (1, 2, 100)]
-    assert run.violations() == [("a", "after_promise", 1, 3)]
+    assert run.violations() == [("a", "after_punctuation", 1, 3)]
 
 
 def test_one_row_at_a_time_a_closing_row_still_joins_before_it_closes(story):
@@ -290,7 +290,7 @@ def test_one_row_at_a_time_a_closing_row_still_joins_before_it_closes(story):
     run = story(sj.join(a, stream("b", "k y"), driver=sj.RoundRobin(quota=1)))
     run.push("b", "k y\n1 100\n2 200")
     assert run.push("a", "k x last o\n1 1 true 1\n2 2 true 2\n2 3 false 3") == [(1, 1, 100), (2, 2, 200)]
-    assert run.violations() == [("a", "after_promise", 2, 3)]
+    assert run.violations() == [("a", "after_punctuation", 2, 3)]
 
 
 def test_without_a_sequence_the_rows_of_its_batch_come_before_it(story):
@@ -322,4 +322,4 @@ def test_a_large_table_in_many_chunks_keeps_its_order():
     half = rows // 2
     table = pa.concat_tables([pa.table({"k": list(range(half, rows))}), pa.table({"k": list(range(half))})])
     run.push("a", table)
-    assert len(run.join.promises[0].constants) == 1000
+    assert len(run.join.closed_keys[0].constants) == 1000

@@ -112,7 +112,7 @@ def test_keys_that_share_a_hash_are_different_keys():
     run.punctuate("b", k=1)
     assert run.held() == {"a": 1, "b": 2}
     assert run.push("b", "k y\n2 201\n1 100") == [(2, 20, 201)]
-    assert run.violations() == [("b", "after_promise", 1, 100)]
+    assert run.violations() == [("b", "after_punctuation", 1, 100)]
 
 
 # ---------------------------------------------------------------- windows
@@ -202,11 +202,11 @@ def test_every_other_input_must_have_let_go(story):
 
 def test_closed_on_one_and_passed_on_another(story):
     """Each other input lets go in its own way, whichever comes first."""
-    for first in ("promise", "progress"):
+    for first in ("punctuation", "own_watermarks"):
         run = story(timed(a=window(4), b=window(50), c=window(50)))
         run.push("b", "k t\n1 9")
         run.push("a", "k t\n1 10\n2 10")
-        if first == "promise":
+        if first == "punctuation":
             run.punctuate("b", k=1)
             assert run.held()["a"] == 2
             run.advance("c", 15)
@@ -306,8 +306,8 @@ def test_arrivals_after_the_finish_are_dropped_on_an_open_input_and_violations_o
     assert run.count("b_dropped") == 2
     assert run.violations() == []
     assert run.push("a", "k x\n1 10") == NOTHING
-    assert run.violations() == [("a", "after_promise", 1, 10)]
-    assert run.count("a_after_promise") == 1
+    assert run.violations() == [("a", "after_punctuation", 1, 10)]
+    assert run.count("a_after_punctuation") == 1
     assert run.held() == {"a": 0, "b": 0}
 
 
@@ -346,7 +346,7 @@ def test_a_range_finishes_the_keys_it_covers_and_announces_each(story):
     assert run.count("b_dropped") == 1  # key 3 has never been held: nothing to announce
     assert run.punctuations() == []
     run.push("a", "k x\n3 30")
-    assert run.violations() == [("a", "after_promise", 3, 30)]
+    assert run.violations() == [("a", "after_punctuation", 3, 30)]
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_only_a_punctuation_that_leaves_the_other_columns_free_closes_a_key(stor
     run.punctuate("a", sj.Punctuation.parse("<[1, 2], *>", run.run.plan.streams[0].schema.types))
     assert run.punctuations() == ["<2>"]
     run.push("a", "k x\n1 11")
-    assert run.violations() == [("a", "after_promise", 1, 11)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 # ---------------------------------------------------------------- memory of promises
@@ -445,9 +445,9 @@ def test_only_a_punctuation_that_leaves_the_other_columns_free_closes_a_key(stor
 def test_a_promise_is_remembered_while_another_input_is_open(story):
     run = story(many(3))
     run.punctuate("a", k=1)
-    assert run.state().promises > 0
+    assert run.state().closed_keys > 0
     run.punctuate("b", k=1)
-    assert run.state().promises > 0
+    assert run.state().closed_keys > 0
     run.punctuate("c", k=1)
     assert run.state() == EMPTY
 
@@ -468,7 +468,7 @@ def test_a_promise_that_merged_into_a_range_stays(story):
     run.punctuate("a", k=sj.between(1, 5))
     run.punctuate("b", k=1)
     run.push("a", "k x\n1 10")
-    assert run.violations() == [("a", "after_promise", 1, 10)]
+    assert run.violations() == [("a", "after_punctuation", 1, 10)]
 
 
 def test_nothing_is_remembered_of_many_keys_that_came_and_went(story):
@@ -493,7 +493,7 @@ def test_the_end_of_an_input_closes_every_key_on_it(story):
     assert run.held() == {"a": 1, "b": 0}
     assert run.push("b", "k y\n1 101\n3 300") == [(1, 10, 101)]
     run.push("a", "k x\n5 50")
-    assert run.violations() == [("a", "after_promise", 5, 50)]
+    assert run.violations() == [("a", "after_punctuation", 5, 50)]
     run.end("b")
     assert run.punctuations() == ["<1>"]
     assert run.state() == EMPTY

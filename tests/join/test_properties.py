@@ -46,11 +46,11 @@ def interleaved(streams: Streams, choices: Sequence[int]) -> list[tuple[int, Ele
     late = itertools.cycle(choices)
     placed = []
     for i, elements in enumerate(streams.elements):
-        reached = 0
+        watermarks = 0
         for number, element in enumerate(elements):
             most = 60 if streams.skew is None else streams.skew
-            reached = max(reached, element.clock + next(late) % (most + 1))
-            placed.append((reached, i, number, element))
+            watermarks = max(watermarks, element.clock + next(late) % (most + 1))
+            placed.append((watermarks, i, number, element))
     return [(i, element) for _, i, _, element in sorted(placed, key=lambda each: each[:3])]
 
 

@@ -12,7 +12,7 @@ import pytest
 import streamjoin as sj
 from streamjoin.join.strategies.spill import size_bytes
 from streamjoin.local.join import LocalRun
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 from tests.tables import NOTHING, Story, stream, unbounded_is_meant, with_memory
 
 NEWS = stream("news", "sno title:str", unique=True)
@@ -221,7 +221,9 @@ def test_an_xjoin_with_a_limit_waits_and_a_pjoin_does_not():
 @unbounded_is_meant
 def test_rows_that_owe_survive_a_restart():
     plan = with_memory(sj.join(stream("a", "k x"), stream("b", "k y")).plan, sj.SpillAbove(1, defer=True))
-    plan = replace(plan, spec=replace(plan.spec, merging=MergePolicy(fanout=2, smallest_class_rows=1)))
+    plan = replace(
+        plan, spec=replace(plan.spec, compaction=CompactionPolicy(fanout=2, smallest_class_rows=1))
+    )
     run = LocalRun(plan)
     for i in range(6):
         run.push("a", pa.table({"k": [i, i + 1], "x": [i, i]}))

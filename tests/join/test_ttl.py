@@ -161,7 +161,7 @@ class Naive:
     """A full outer join of inputs with a ttl, without promises, batch by batch."""
 
     def __init__(self, ttl):
-        self.ttl, self.reached = ttl, [-(10**9)] * 2
+        self.ttl, self.watermarks = ttl, [-(10**9)] * 2
         self.held = [[], []]  # [key, number, time, matched]
         self.results, self.expired = Counter(), [0, 0]
 
@@ -175,11 +175,11 @@ class Naive:
                     self.results[(key, *(pair if i == 0 else pair[::-1]))] += 1
             self.held[i].append(row)
         self._expire(i)  # by the progress before this batch, and by the new one
-        self.reached[i] = max([self.reached[i], *(time for _, _, time in rows)])
+        self.watermarks[i] = max([self.watermarks[i], *(time for _, _, time in rows)])
         self._expire(i)
 
     def _expire(self, i):
-        old = [row for row in self.held[i] if self.reached[i] > row[2] + self.ttl[i]]
+        old = [row for row in self.held[i] if self.watermarks[i] > row[2] + self.ttl[i]]
         self.expired[i] += len(old)
         self.held[i] = [row for row in self.held[i] if row not in old]
         self._pad(i, old)

@@ -133,7 +133,7 @@ def test_a_range_of_all_values_does_not_end_the_stream(way):
     run.end("a")
     run.end("b")
     run.push("a", "k x\n- 2")
-    assert run.violations() == [("a", "after_promise", None, 2)]
+    assert run.violations() == [("a", "after_punctuation", None, 2)]
 
 
 @in_every_way
@@ -340,7 +340,7 @@ def test_violations_of_every_level_are_told_by_stream(way):
     run.push("a", "k x\n1 11")
     run.punctuate("ab", k=1)  # a promise about results, which the next one breaks
     assert run.push("b", "k y\n1 6") == NOTHING
-    assert run.violations() == [("a", "after_promise", 1, 11), ("ab", "after_promise", 1, 10, 6)]
+    assert run.violations() == [("a", "after_punctuation", 1, 11), ("ab", "after_punctuation", 1, 10, 6)]
     assert run.run.advice()[0].startswith("a: 1 rows came after a promise")
 
 

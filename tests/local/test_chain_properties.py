@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.join.propagation import Telling
+from streamjoin.join.propagation import RangePropagation
 from tests.tables import rows, schema, stream, table, unbounded_is_meant
 
 COLUMNS = {"a": "k x", "b": "k y", "c": "k z"}
@@ -33,16 +33,16 @@ class Data:
 
     def _stream(self, rng: Random) -> list[tuple]:
         rows_ = [("row", rng.randrange(KEYS), rng.randrange(100)) for _ in range(rng.randrange(5, 25))]
-        promises = []
+        closed_keys = []
         for key in range(KEYS):
             kind = rng.random()
             if kind < 0.4:
-                promises.append(("over", key, key))
+                closed_keys.append(("over", key, key))
             elif kind < 0.7:
-                promises.append(("over", key, min(key + rng.randrange(5), KEYS - 1)))
-        for promise in promises:  # behind the last row it speaks of
-            last = max((i for i, e in enumerate(rows_) if _speaks(promise, e)), default=-1)
-            rows_.insert(rng.randint(last + 1, len(rows_)), promise)
+                closed_keys.append(("over", key, min(key + rng.randrange(5), KEYS - 1)))
+        for punctuation in closed_keys:  # behind the last row it speaks of
+            last = max((i for i, e in enumerate(rows_) if _speaks(punctuation, e)), default=-1)
+            rows_.insert(rng.randint(last + 1, len(rows_)), punctuation)
         return rows_
 
     def join(self) -> sj.Joined:
@@ -67,8 +67,8 @@ class Data:
         return Counter(_batch_join(below, c, self.upper, width, 2))
 
 
-def _speaks(promise: tuple, element: tuple) -> bool:
-    return element[0] == "row" and promise[1] <= element[1] <= promise[2]
+def _speaks(punctuation: tuple, element: tuple) -> bool:
+    return element[0] == "row" and punctuation[1] <= element[1] <= punctuation[2]
 
 
 def _batch_join(left: list, right: list, how: str, width: int, other: int) -> list[tuple]:
@@ -150,18 +150,18 @@ def first_failure() -> int | None:
 
 @unbounded_is_meant
 def test_planted_a_range_is_told_while_keys_of_it_wait_to_be_settled(monkeypatch):
-    def take(self: Telling, unsettled: object) -> tuple:
+    def take(self: RangePropagation, unsettled: object) -> tuple:
         told, self.untold = tuple(self.untold), []
         return told
 
-    monkeypatch.setattr(Telling, "take", take)
+    monkeypatch.setattr(RangePropagation, "take", take)
     assert first_failure() is not None
 
 
 @unbounded_is_meant
 def test_planted_a_range_is_told_that_one_input_has_closed(monkeypatch):
-    def look(self: Telling, promises: list) -> None:
-        self.untold = [(one,) for each in promises for one in each.ranges.patterns()]
+    def look(self: RangePropagation, closed_keys: list) -> None:
+        self.untold = [(one,) for each in closed_keys for one in each.ranges.patterns()]
 
-    monkeypatch.setattr(Telling, "look", look)
+    monkeypatch.setattr(RangePropagation, "look", look)
     assert first_failure() is not None

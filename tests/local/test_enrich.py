@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamjoin as sj
-from streamjoin.local.enrich import SemiRun
+from streamjoin.local.enrich import EnrichRun
 from tests.tables import NOTHING, at, rows, schema, stream, table
 
 ORDERS = "id item:str"
@@ -32,7 +32,7 @@ class Story:
     def __init__(self, *masters, orders=None, folder=None, snapshot=None, operator=None, piece_bytes=None):
         self.orders = orders or stream("orders", ORDERS)
         plan = sj.join(self.orders, *masters, operator=operator).plan
-        self.run = SemiRun(plan, folder=folder, snapshot=snapshot, piece_bytes=piece_bytes)
+        self.run = EnrichRun(plan, folder=folder, snapshot=snapshot, piece_bytes=piece_bytes)
 
     def push(self, text):
         return rows(self.run.push("orders", table(self.orders.schema, text)))
@@ -360,7 +360,7 @@ def test_a_table_that_is_not_there(tmp_path):
 @pytest.mark.parametrize("text", ["id city", "id city\n- Rome"], ids=["no rows", "no keys"])
 def test_an_empty_table_is_warned_of_and_joined(text):
     with pytest.warns(
-        sj.EmptyMaster, match=r"master 'customers', version .* has no rows with a key: no row of "
+        sj.EmptyTable, match=r"master 'customers', version .* has no rows with a key: no row of "
     ):
         story = Story(master(text, how="left"))
     assert story.push("id item\n1 tea") == [(1, "tea", None)]

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.table import Master
-from streamjoin.enrich.operator import SemiStreamJoin
+from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.join.intake import Intake
-from streamjoin.local.enrich import SemiRun, _Step
-from streamjoin.state.sorted_runs import Side
+from streamjoin.local.enrich import EnrichRun, _Step
+from streamjoin.state.sorted_runs import SortedRuns
 from tests.tables import one_hash
 
 ORDERS = pa.schema({"k": pa.int64(), "n": pa.int64(), "t": pa.timestamp("us")})
@@ -63,14 +63,14 @@ class Case:
             how="left" if self.left else "inner",
         )
 
-    def run(self, folder: str, version: int = 0, snapshot: bytes | None = None) -> SemiRun:
+    def run(self, folder: str, version: int = 0, snapshot: bytes | None = None) -> EnrichRun:
         timed = {"time": "t", "lateness": f"{LATENESS} seconds"} if self.waits else {}
         orders = sj.stream(ORDERS, name="orders", key="k", **timed)
         plan = sj.join(orders, self.master(version), operator=self.operator).plan
         if self.operator is None:
             plan = replace(plan, spec=replace(plan.spec, access=self.access))
         hash_function = one_hash if self.collide else hash_keys
-        return SemiRun(
+        return EnrichRun(
             plan, folder=folder, snapshot=snapshot, hash_function=hash_function, piece_bytes=self.piece_bytes
         )
 
@@ -243,10 +243,10 @@ def test_two_masters_equal_two_batch_joins(batches, tables, how, cycles):
 
 
 def event_time_moves_only_at_the_end() -> Any:
-    def advance(self: SemiStreamJoin, latest_us: int, good: Any = SemiStreamJoin.advance) -> Any:
+    def advance(self: EnrichJoin, latest_us: int, good: Any = EnrichJoin.advance) -> Any:
         return good(self, latest_us) if latest_us == np.iinfo(np.int64).max else iter(())
 
-    return patch.object(SemiStreamJoin, "advance", advance)
+    return patch.object(EnrichJoin, "advance", advance)
 
 
 def a_version_is_removed_while_rows_wait_for_it() -> Any:
@@ -255,12 +255,12 @@ def a_version_is_removed_while_rows_wait_for_it() -> Any:
 
 
 def the_room_is_not_tried_again() -> Any:
-    def use(self: SemiStreamJoin, master: Any, good: Any = SemiStreamJoin.use) -> None:
-        room, self.room = self.room, Side("none", self.spec.stream, self.names, self.room.policy)
+    def use(self: EnrichJoin, master: Any, good: Any = EnrichJoin.use) -> None:
+        room, self.room = self.room, SortedRuns("none", self.spec.stream, self.names, self.room.policy)
         good(self, master)
         self.room = room
 
-    return patch.object(SemiStreamJoin, "use", use)
+    return patch.object(EnrichJoin, "use", use)
 
 
 def rows_without_a_key_are_lost() -> Any:

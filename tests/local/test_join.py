@@ -81,7 +81,7 @@ def test_counters_and_state_are_told_by_input():
         "news_stored": 2,
     }
     assert (counters["access_rows"], counters["access_punctuations"]) == (1, 1)
-    assert (counters["results"], counters["announcements"]) == (1, 1)
+    assert (counters["results"], counters["propagated_keys"]) == (1, 1)
     state = run.state()
     assert dict(state.rows) == {"news": 1, "access": 0}
     assert state.nbytes > 0
@@ -411,7 +411,7 @@ def test_minus_zero_is_zero_and_nan_is_nan():
     assert sorted(result.column("x").to_pylist()) == [1, 2]
     run.punctuate("a", k=-0.0)
     run.push("a", pa.table({"k": [0.0], "x": [9]}))
-    assert [found["reason"] for found in run.violations()] == ["after_promise"]
+    assert [found["reason"] for found in run.violations()] == ["after_punctuation"]
 
 
 @unbounded_is_meant

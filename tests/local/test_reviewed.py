@@ -117,7 +117,7 @@ def test_a_null_key_after_the_end_of_its_input_is_a_violation() -> None:
     assert len(run.push("a", rows("x", (None, 1)))) == 1
     run.end("a")
     assert len(run.push("a", rows("x", (None, 2)))) == 0
-    assert [found["reason"] for found in run.violations()] == ["after_promise"]
+    assert [found["reason"] for found in run.violations()] == ["after_punctuation"]
 
 
 def test_a_semi_join_is_not_refused_for_columns_that_do_not_leave() -> None:
@@ -244,6 +244,8 @@ def test_the_state_command_says_of_groups_what_they_wait_for() -> None:
         sj.join(numbers("a", "x", unique=True), numbers("b", "y")).group_by("k").agg(n=("*", "count")).local()
     )
     run.step({"a": rows("x", (1, 1), (2, 2)), "b": rows("y", (1, 1), (2, 2), (2, 3))})
-    told = JoinState(0, run.join.spec, tuple(run.join.reached), {0: held(run.join)}, {"purge": "immediate"})
+    told = JoinState(
+        0, run.join.spec, tuple(run.join.watermarks), {0: held(run.join)}, {"purge": "immediate"}
+    )
     assert "\ngroups: 2 rows added up so far; a group leaves when its key is finished\n" in told.text()
     assert "side g" not in told.text()

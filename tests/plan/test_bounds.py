@@ -18,7 +18,7 @@ def input_(name, **declared):
 
 def verdicts(*streams):
     """(tuples bounded, promises bounded) by input."""
-    return {bound.stream: (bound.tuples, bound.promises) for bound in check(streams)}
+    return {bound.stream: (bound.tuples, bound.closed_keys) for bound in check(streams)}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_closes_one_input_bounds_the_tuples_of_the_other(closes):
 
 def test_promises_of_a_control_stream_wait_for_its_event_time():
     (bound, _) = check([input_("a", **CONTROL), input_("b", **MARKED)])
-    assert (bound.tuples, bound.promises) == (True, True)
+    assert (bound.tuples, bound.closed_keys) == (True, True)
     assert any("remembered until event time on a is past theirs" in reason for reason in bound.reasons)
 
 
@@ -74,7 +74,7 @@ def test_every_other_input_must_close():
 def test_a_bounded_window_join_still_remembers_the_keys_of_a_unique_input():
     """… and says so."""
     bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
-    assert [(bound.tuples, bound.promises) for bound in bounds] == [(True, False), (True, True)]
+    assert [(bound.tuples, bound.closed_keys) for bound in bounds] == [(True, False), (True, True)]
     assert bounds[0].reasons[-1] == (
         "what a promises is remembered until b closes the key too, which nothing declares"
     )
@@ -149,7 +149,7 @@ def test_explain_shows_verdict_reasons_and_advice():
 
 def test_a_ttl_bounds_by_loss():
     bound = check([input_("a", **TIMED, ttl="2 hours"), input_("b")])[0]
-    assert (bound.tuples, bound.promises, bound.advice) == (True, True, ())
+    assert (bound.tuples, bound.closed_keys, bound.advice) == (True, True, ())
     assert bound.loses == "tuples older than 2 h, whatever they could still join (counted as a_expired)"
     assert bound.reasons == ("its ttl of 2 h lets tuples go, provided event time moves on a",)
 

@@ -28,10 +28,10 @@ def rows(joined, after="1 day", **rates):
 
 
 def test_equation_1_as_printed():
-    assert equation_1(rate=100, window=5, promises=0, elapsed=60, keys=600) == 500  # a window join
-    assert equation_1(rate=100, window=5, promises=5, elapsed=60, keys=600) == 250
+    assert equation_1(rate=100, window=5, closed_keys=0, elapsed=60, keys=600) == 500  # a window join
+    assert equation_1(rate=100, window=5, closed_keys=5, elapsed=60, keys=600) == 250
     # every key is punctuated in the end: the formula says that nothing is held, whatever the window
-    assert equation_1(rate=1000, window=15, promises=10, elapsed=3600, keys=36_000) == 0
+    assert equation_1(rate=1000, window=15, closed_keys=10, elapsed=3600, keys=36_000) == 0
 
 
 def test_an_auction_is_needed_while_bids_for_it_come():
@@ -39,9 +39,9 @@ def test_an_auction_is_needed_while_bids_for_it_come():
     rate = sj.Rate(60, rows_per_key=6, open_for=("100 seconds", "300 seconds"))
     found = {one.stream: one for one in predict(joined.plan, {"auction": 10, "bid": rate})}
     assert found["auction"].rows == pytest.approx(2000, rel=ROUGHLY)
-    assert found["auction"].promises == pytest.approx(2000, rel=ROUGHLY)
+    assert found["auction"].closed_keys == pytest.approx(2000, rel=ROUGHLY)
     assert found["auction"].mean_life_s == pytest.approx(200, rel=ROUGHLY)
-    assert (found["bid"].rows, found["bid"].promises, found["bid"].growing) == (0, 0, False)
+    assert (found["bid"].rows, found["bid"].closed_keys, found["bid"].growing) == (0, 0, False)
 
 
 def test_rows_wait_for_a_unique_partner_that_comes_late():
@@ -66,14 +66,14 @@ def test_every_other_input_must_have_closed():
     joined = sj.join(*(input_(name, **MARKED) for name in "abc"))
     delays = {"a": "10 seconds", "b": "40 seconds", "c": "80 seconds"}
     found = rows(
-        joined, **{name: sj.Rate(1, open_for="0 seconds", promise_delay=delays[name]) for name in delays}
+        joined, **{name: sj.Rate(1, open_for="0 seconds", punctuation_delay=delays[name]) for name in delays}
     )
     assert found == {"a": 80, "b": 80, "c": 40}
 
 
 def test_keys_that_are_never_promised_grow_with_time():
     joined = sj.join(input_("a", unique=True), input_("b", **MARKED))
-    rate = sj.Rate(10, 10, open_for="60 seconds", promised=0.75)
+    rate = sj.Rate(10, 10, open_for="60 seconds", punctuated=0.75)
     for after, hours in (("1 hour", 1), ("10 hours", 10)):
         found = predict(joined.plan, {"a": 1, "b": rate}, after)[0]
         assert found.rows == pytest.approx(0.75 * 60 + 0.25 * 3600 * hours, rel=0.05)
@@ -87,7 +87,7 @@ def test_what_nothing_bounds_grows_and_a_ttl_bounds_it():
 
 
 def test_purging_in_batches_keeps_tuples_longer_and_not_at_all_for_ever():
-    rates = {"a": 10.0, "b": sj.Rate(10, open_for="0 seconds", promise_delay="60 seconds")}
+    rates = {"a": 10.0, "b": sj.Rate(10, open_for="0 seconds", punctuation_delay="60 seconds")}
     inputs = input_("a", unique=True), input_("b", **MARKED)
     assert rows(sj.join(*inputs), **rates)["a"] == 600
     batched = sj.join(*inputs, purge=sj.PurgeEvery(1000))  # 20 keys a second are promised: 25 s on average
@@ -99,7 +99,7 @@ def test_purging_in_batches_keeps_tuples_longer_and_not_at_all_for_ever():
 def test_ordered_arrival_is_remembered_as_one_range():
     joined = sj.join(input_("a", **MARKED), input_("b", arrival=sj.ordered()))
     rate = sj.Rate(10, open_for="10 seconds")
-    found = {one.stream: one.promises for one in predict(joined.plan, {"a": rate, "b": rate})}
+    found = {one.stream: one.closed_keys for one in predict(joined.plan, {"a": rate, "b": rate})}
     assert found["b"] == 0
 
 
@@ -162,7 +162,7 @@ def test_every_input_needs_a_rate(rates, told):
     [
         {"rows_per_second": -1},
         {"rows_per_key": 0},
-        {"promised": 1.5},
+        {"punctuated": 1.5},
         {"open_for": "long"},
         {"rows_per_second": "many"},
     ],
@@ -177,7 +177,7 @@ def test_a_rate_is_checked(given):
 
 def test_explain_tells_what_will_be_held():
     joined = sj.join(*(input_(name, **TIMED, **MARKED, window="30 seconds") for name in "ab"))
-    rate = sj.Rate(100, 10, open_for="20 seconds", promise_delay="1 minute")
+    rate = sj.Rate(100, 10, open_for="20 seconds", punctuation_delay="1 minute")
     told = joined.explain(rates={"a": rate, "b": rate}, after="2 hours")
     assert "What it will hold, 2 h after its start, at the given rates\n" in told
     assert "  a: 3,000 tuples (each needed for 30 s on average)" in told

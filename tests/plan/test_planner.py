@@ -265,8 +265,8 @@ def test_a_strategy_by_name_or_as_an_object():
 
 
 def test_the_goal_memory_compacts_early():
-    assert sj.join(NEWS, ACCESS, goal="memory").plan.spec.merging.dead_share == 0.15
-    assert sj.join(NEWS, ACCESS).plan.spec.merging.dead_share == 0.5
+    assert sj.join(NEWS, ACCESS, goal="memory").plan.spec.compaction.tombstone_share == 0.15
+    assert sj.join(NEWS, ACCESS).plan.spec.compaction.tombstone_share == 0.5
 
 
 def test_layouts_have_the_common_key_and_times_where_they_are_declared():

@@ -37,7 +37,7 @@ ANSWER = [(1, 10, 100), (1, 10, 101), (2, 20, 200), (3, 30, 300)]
 
 
 @pytest.mark.parametrize(
-    ("operator", "window", "held", "announced"),
+    ("operator", "window", "held", "propagated"),
     [
         ("shj", None, {"one": 3, "many": 5}, []),
         ("xjoin", None, {"one": 3, "many": 5}, []),
@@ -48,8 +48,8 @@ ANSWER = [(1, 10, 100), (1, 10, 101), (2, 20, 200), (3, 30, 300)]
         ("mjoin_1nc", None, {"one": 0, "many": 1}, ["<1>", "<2>", "<3>"]),
     ],
 )
-def test_each_gives_the_answer_and_holds_what_it_cannot_let_go_of(operator, window, held, announced):
-    assert told(operator, window=window) == (ANSWER, held, announced)
+def test_each_gives_the_answer_and_holds_what_it_cannot_let_go_of(operator, window, held, propagated):
+    assert told(operator, window=window) == (ANSWER, held, propagated)
 
 
 @pytest.mark.parametrize("operator", ["shj", "xjoin", "pjoin"])

@@ -26,22 +26,21 @@ from streamjoin.join.group_by import GroupBy, Partials
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.matches import Matches
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Finished, Results
-from streamjoin.join.partial_punctuations import Pledges
+from streamjoin.join.outputs import FinishedKeys, Results
+from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
 from streamjoin.join.predicate import Predicate
 from streamjoin.join.probe import Probe
 from streamjoin.join.queues import InputQueue
 from streamjoin.join.scheduled_punctuations import Scheduled
-from streamjoin.join.watermarks import END_OF_TIME, NO_PROGRESS, Progress
-from streamjoin.state import closed_keys as promises
+from streamjoin.join.watermarks import END_OF_TIME, NO_WATERMARK, OwnWatermarks
+from streamjoin.state import closed_keys, run
 from streamjoin.state import closed_ranges as ranges
-from streamjoin.state import run
 from streamjoin.state import sorted_runs as side
-from streamjoin.state.closed_ranges import RangeSet
-from streamjoin.state.memory import Residency
+from streamjoin.state.closed_ranges import ClosedRanges
+from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import Part, Side
+from streamjoin.state.sorted_runs import Part, SortedRuns
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -192,8 +191,10 @@ def matched_flags_are_lost_in_a_merge() -> Any:
 
 @bug
 def a_tuple_that_matched_on_arrival_is_padded() -> Any:
-    good = Side.append
-    return patch.object(Side, "append", lambda self, rows, matched=None, **named: good(self, rows, **named))
+    good = SortedRuns.append
+    return patch.object(
+        SortedRuns, "append", lambda self, rows, matched=None, **named: good(self, rows, **named)
+    )
 
 
 @bug
@@ -212,12 +213,12 @@ def a_key_is_announced_while_padded_rows_may_follow() -> Any:
     good = StreamJoin._settle
 
     def settle(self: StreamJoin, keys: Any, new: Any = None) -> Any:
-        announce = self._announce
+        announce = self._propagate
 
         def early(keys: Any, finished: Any, closed_by_all: Any) -> Any:
             return announce(keys, finished | np.ones(len(finished), np.bool_), closed_by_all)
 
-        with patch.object(self, "_announce", early):
+        with patch.object(self, "_propagate", early):
             yield from good(self, keys, new)
 
     return patch.object(StreamJoin, "_settle", settle)
@@ -227,7 +228,7 @@ def a_key_is_announced_while_padded_rows_may_follow() -> Any:
 def a_semi_join_keeps_matched_tuples() -> Any:
     def stored(self: Matches, other: int) -> Any:
         for run_, rows in Matches_stored(self, other):
-            yield Run(run_.name, run_.batch, run_.dead), rows
+            yield Run(run_.name, run_.batch, run_.tombstones), rows
 
     Matches_stored = Matches.stored  # noqa: N806
     return patch.object(Matches, "stored", stored)
@@ -284,7 +285,7 @@ def a_group_leaves_after_its_punctuation() -> Any:
                 self.absorb(output)
                 continue
             yield output
-            if isinstance(output, Finished):
+            if isinstance(output, FinishedKeys):
                 yield from self.finish(output.keys)
 
     return patch.object(GroupBy, "over", over)
@@ -376,14 +377,14 @@ def range_bound_off_by_one() -> Any:
 
 @bug
 def ranges_swallow_the_gap() -> Any:
-    good = RangeSet._insert
+    good = ClosedRanges._insert
 
-    def insert(self: RangeSet, low: Any, high: Any) -> None:
+    def insert(self: ClosedRanges, low: Any, high: Any) -> None:
         if self.low and high is not None and self.high[-1] is not None:
             low, high = min(low, self.low[0]), max(high, self.high[-1])
         good(self, low, high)
 
-    return patch.object(RangeSet, "_insert", insert)
+    return patch.object(ClosedRanges, "_insert", insert)
 
 
 @bug
@@ -398,33 +399,33 @@ def promise_closes_the_next_input() -> Any:
 
 @bug
 def any_pattern_covers_any_other() -> Any:
-    return patch.object(promises, "covers", lambda wide, narrow: True)
+    return patch.object(closed_keys, "covers", lambda wide, narrow: True)
 
 
 @bug
 def announced_keys_are_not_remembered() -> Any:
-    good = Side.append
+    good = SortedRuns.append
 
-    def append(self: Side, rows: Any, matched: Any = None) -> None:
+    def append(self: SortedRuns, rows: Any, matched: Any = None) -> None:
         if self.tag != "a":
             good(self, rows, matched)
 
-    return patch.object(Side, "append", append)
+    return patch.object(SortedRuns, "append", append)
 
 
 @bug
 def finished_keys_are_forgotten_though_still_open() -> Any:
-    good = StreamJoin._announce
+    good = StreamJoin._propagate
 
     def announce(self: StreamJoin, keys: Any, finished: Any, closed_by_all: Any) -> Any:
         return good(self, keys, finished, finished)
 
-    return patch.object(StreamJoin, "_announce", announce)
+    return patch.object(StreamJoin, "_propagate", announce)
 
 
 @bug
 def pledges_are_counted_without_partitions() -> Any:
-    return patch.object(Pledges, "fulfilled", lambda self, keys, at: (keys, at))
+    return patch.object(PartialPunctuations, "fulfilled", lambda self, keys, at: (keys, at))
 
 
 @bug
@@ -444,7 +445,7 @@ def an_ended_input_keeps_its_scheduled_promises() -> Any:
     good = Scheduled.due
 
     def due(self: Scheduled, before_us: int) -> Any:
-        return good(self, NO_PROGRESS if before_us == END_OF_TIME else before_us)
+        return good(self, NO_WATERMARK if before_us == END_OF_TIME else before_us)
 
     return patch.object(Scheduled, "due", due)
 
@@ -480,7 +481,7 @@ def unique_tie_broken_the_other_way() -> Any:
 
 @bug
 def rows_after_their_own_promise_are_let_in() -> Any:
-    return patch.object(Arrivals, "after_own_promise", lambda self: np.zeros(len(self.rows), np.bool_))
+    return patch.object(Arrivals, "after_own_punctuation", lambda self: np.zeros(len(self.rows), np.bool_))
 
 
 @bug
@@ -562,12 +563,12 @@ def a_partition_without_a_bound_holds_nobody_back() -> Any:
 
 @bug
 def idle_is_ignored() -> Any:
-    return patch.object(Progress, "of_all", lambda self: list(self.own))
+    return patch.object(OwnWatermarks, "of_all", lambda self: list(self.own))
 
 
 @bug
 def lateness_is_ignored() -> Any:
-    return patch.object(Progress, "saw", Progress.reach)
+    return patch.object(OwnWatermarks, "saw", OwnWatermarks.reach)
 
 
 # Snapshots
@@ -587,8 +588,8 @@ def _forgetting(forget: Callable[[StreamJoin], None]) -> Any:
 @bug
 def snapshot_forgets_ranges() -> Any:
     def forget(join: StreamJoin) -> None:
-        for each in join.promises:
-            each.ranges = None if each.ranges is None else RangeSet(each.ranges.dtype)
+        for each in join.closed_keys:
+            each.ranges = None if each.ranges is None else ClosedRanges(each.ranges.dtype)
 
     return _forgetting(forget)
 
@@ -614,7 +615,7 @@ def snapshot_forgets_scheduled_patterns() -> Any:
 @bug
 def snapshot_forgets_progress() -> Any:
     def forget(join: StreamJoin) -> None:
-        join.reached = [NO_PROGRESS] * len(join.reached)
+        join.watermarks = [NO_WATERMARK] * len(join.watermarks)
 
     return _forgetting(forget)
 
@@ -622,7 +623,9 @@ def snapshot_forgets_progress() -> Any:
 @bug
 def snapshot_forgets_dead_flags() -> Any:
     good = snapshot.run_of
-    return patch.object(snapshot, "run_of", lambda entry, *where: good(replace(entry, dead=None), *where))
+    return patch.object(
+        snapshot, "run_of", lambda entry, *where: good(replace(entry, tombstones=None), *where)
+    )
 
 
 @bug
@@ -660,14 +663,14 @@ def snapshot_loses_the_newest_tier() -> Any:
 
 @bug
 def fetched_rows_are_cut_short() -> Any:
-    good = Residency.fetch
+    good = MemoryManager.fetch
 
-    def fetch(self: Residency, run_: Run) -> Any:
+    def fetch(self: MemoryManager, run_: Run) -> Any:
         batch = good(self, run_)
         run_.held = batch.slice(0, max(len(batch) - 1, 1))
         return run_.held
 
-    return patch.object(Residency, "fetch", fetch)
+    return patch.object(MemoryManager, "fetch", fetch)
 
 
 # Joining that waits: only conforming streams show these, see `tests.join.test_properties`

@@ -54,7 +54,7 @@ class _Checker:
         self.by_id: dict[int, Took] = {}
         self.over: set[tuple[Any, int]] = set()
         self.unkeyed_over = False
-        self.announced = 0
+        self.propagated = 0
         self.keeps = any(one.on_violation == "keep" for one in script.inputs)
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class _Checker:
         groups: dict[Any, Any] = {}
         for event in emitted.events:
             if event[0] == "over":
-                self.announced += 1
+                self.propagated += 1
                 self._expect(
                     "announced once", bool(due.get(event[1])), f"{event[1]} is announced again or too early"
                 )
@@ -109,7 +109,7 @@ class _Checker:
                 self._row(*event[1:])
         self._unkeyed_groups(groups)
         missing = [key for key, epochs in due.items() if epochs]
-        self._expect("announced", not missing, f"finished but not announced: {missing}")
+        self._expect("propagated", not missing, f"finished but not announced: {missing}")
 
     def _group(self, key: Any, found: Any) -> None:
         """The final row of a key that is over: all results of its last life, none where there are none."""
@@ -168,10 +168,10 @@ class _Checker:
             found = self.player.live_ids(i)
             self._same("state", found, side.live_ids, f"ids held of input {i}")
             self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
-            wanted = (len(side.single), len(side.seen), len(side.pledges), len(side.waiting))
+            wanted = (len(side.single), len(side.seen), len(side.partial_punctuations), len(side.waiting))
             self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
-        known = len(self.player.run.join.announced)
-        self._same("memory of promises", known, len(self.model.announced), "announced keys")
+        known = len(self.player.run.join.propagated)
+        self._same("memory of promises", known, len(self.model.propagated), "announced keys")
 
     def _counters(self, names: list[str]) -> None:
         counters = self.player.run.counters()
@@ -186,7 +186,7 @@ class _Checker:
                 self._same("counters", counts[what], side.counts[what], f"{name}_{what}")
         if not self.script.settings.group:
             self._same("counters", counters["results"], self.found.total(), "results")
-        self._same("counters", counters["announcements"], self.announced, "announcements")
+        self._same("counters", counters["propagated_keys"], self.propagated, "propagated_keys")
 
     def _results(self) -> None:
         least = self.model.results()
@@ -202,7 +202,7 @@ class _Checker:
         self._expect("results", self.found <= most, "too many " + _difference(self.found, most))
 
 
-REASONS = ("null_time", "late", "duplicate_key", "after_promise")
+REASONS = ("null_time", "late", "duplicate_key", "after_punctuation")
 COUNTED = ("rows", "null_keys", "stored", "dropped", "purged", "invalidated", "expired", *REASONS)
 
 

@@ -34,7 +34,7 @@ class Took:
 
 
 @dataclass
-class Side:
+class SortedRuns:
     """What is known of one input."""
 
     declared: Input
@@ -42,8 +42,10 @@ class Side:
     single: set[Key] = field(default_factory=set)
     wide: list[tuple[Pattern, ...]] = field(default_factory=list)
     seen: set[Key] = field(default_factory=set)
-    pledges: set[tuple[Promise, int]] = field(default_factory=set)  # with the partition that made it
-    waiting: list[tuple[int, Promise]] = field(default_factory=list)  # until progress is past the time
+    partial_punctuations: set[tuple[Closure, int]] = field(
+        default_factory=set
+    )  # with the partition that made it
+    waiting: list[tuple[int, Closure]] = field(default_factory=list)  # until progress is past the time
     # clustered: by partition, the tuples since each open key
     recent: dict[int, dict[Key, int]] = field(default_factory=dict)
     # ordered: by partition, every value that came, as it came
@@ -51,20 +53,22 @@ class Side:
     own: int = NEVER  # progress by its own rows
     counts: Counter[str] = field(default_factory=Counter)
 
-    def promised(self, key: Key) -> bool:
+    def punctuated(self, key: Key) -> bool:
         return key in self.single or any(covers(patterns, key) for patterns in self.wide)
 
     def closed(self, key: Key) -> bool:
-        return key in self.seen or self.promised(key)
+        return key in self.seen or self.punctuated(key)
 
-    def knows(self, promise: Promise) -> bool:
+    def knows(self, punctuation: Closure) -> bool:
         """Whether a promise says nothing new."""
-        if promise.key is not None and self.closed(promise.key):
+        if punctuation.key is not None and self.closed(punctuation.key):
             return True
-        return any(wider(patterns, promise) for patterns in self.wide)
+        return any(wider(patterns, punctuation) for patterns in self.wide)
 
     def drop_pledges(self, key: Key) -> None:
-        self.pledges = {pledge for pledge in self.pledges if pledge[0].key != key}
+        self.partial_punctuations = {
+            partial_key for partial_key in self.partial_punctuations if partial_key[0].key != key
+        }
 
     @property
     def ended(self) -> bool:
@@ -76,7 +80,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Promise:
+class Closure:
     """Single keys have a `key`, the others `patterns`; `at` is None where order is not known."""
 
     key: Key | None
@@ -95,13 +99,13 @@ def covers(patterns: tuple[Pattern, ...], key: Key) -> bool:
     return all(matches(pattern, value) for pattern, value in zip(patterns, key, strict=True))
 
 
-def wider(wide: tuple[Pattern, ...], promise: Promise) -> bool:
+def wider(wide: tuple[Pattern, ...], punctuation: Closure) -> bool:
     """Whether a promise of constants and wildcards says nothing that `wide` does not say."""
-    if promise.key is not None:
-        return covers(wide, promise.key)
+    if punctuation.key is not None:
+        return covers(wide, punctuation.key)
     return all(
         isinstance(pattern, Star) or (isinstance(one, Eq) and matches(pattern, rank(one.value)))
-        for pattern, one in zip(wide, promise.patterns, strict=True)
+        for pattern, one in zip(wide, punctuation.patterns, strict=True)
     )
 
 
@@ -109,7 +113,7 @@ def key_of(row: Row) -> Key:
     return tuple(map(rank, row.key))
 
 
-def singles(patterns: tuple[Pattern, ...]) -> list[Promise]:
+def singles(patterns: tuple[Pattern, ...]) -> list[Closure]:
     """A punctuation that names only constants and lists is as many single keys."""
     plain = [_plain(pattern) for pattern in patterns]
     if any(isinstance(pattern, Nothing) for pattern in plain):
@@ -119,8 +123,8 @@ def singles(patterns: tuple[Pattern, ...]) -> list[Promise]:
         return []
     listed = [pattern.values for pattern in plain if isinstance(pattern, In)]
     if len(listed) == len(plain):
-        return [Promise(tuple(map(rank, key)), ()) for key in itertools.product(*listed)]
-    return [Promise(None, tuple(plain))]
+        return [Closure(tuple(map(rank, key)), ()) for key in itertools.product(*listed)]
+    return [Closure(None, tuple(plain))]
 
 
 def exploded(patterns: tuple[Pattern, ...]) -> list[tuple[Pattern, ...]]:
@@ -152,7 +156,7 @@ def _plain(pattern: Pattern) -> Pattern:
 # The order of arrival
 
 
-def follow(side: Side, arrived: list[Stand]) -> tuple[set[int], list[Promise]]:
+def follow(side: SortedRuns, arrived: list[Stand]) -> tuple[set[int], list[Closure]]:
     """Ids of rows that break the declared order of arrival, and what it closes after the batch."""
     if side.declared.clustered is not None:
         return _follow_clusters(side, arrived, side.declared.clustered)
@@ -161,7 +165,7 @@ def follow(side: Side, arrived: list[Stand]) -> tuple[set[int], list[Promise]]:
     return set(), []
 
 
-def _follow_clusters(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
+def _follow_clusters(side: SortedRuns, arrived: list[Stand], slack: int) -> tuple[set[int], list[Closure]]:
     behind, gone = set(), set()
     for stand in sorted(arrived, key=lambda each: each.at or ()):
         key, partition = key_of(stand.row), _partition(stand)
@@ -177,10 +181,10 @@ def _follow_clusters(side: Side, arrived: list[Stand], slack: int) -> tuple[set[
     for partition, recent in side.recent.items():
         closed += [key for key, passed in recent.items() if passed > slack]
         side.recent[partition] = {key: passed for key, passed in recent.items() if passed <= slack}
-    return behind, [Promise(key, ()) for key in closed]
+    return behind, [Closure(key, ()) for key in closed]
 
 
-def _follow_order(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int], list[Promise]]:
+def _follow_order(side: SortedRuns, arrived: list[Stand], slack: int) -> tuple[set[int], list[Closure]]:
     """A partition closes what is beyond all its tuples but the last few; the input, what all have closed."""
     down = side.declared.descending
 
@@ -201,7 +205,7 @@ def _follow_order(side: Side, arrived: list[Stand], slack: int) -> tuple[set[int
     limits = list(map(limit_of, side.values.values()))
     if not limits or None in limits:
         return behind, []
-    return behind, [Promise(None, beyond((max if down else min)(limits, key=rank)))]
+    return behind, [Closure(None, beyond((max if down else min)(limits, key=rank)))]
 
 
 def _partition(stand: Stand) -> int:
@@ -210,26 +214,26 @@ def _partition(stand: Stand) -> int:
 
 # The order of work in a batch
 
-Queue = tuple[list[Stand], list[tuple[int, Promise]]]
+Queue = tuple[list[Stand], list[tuple[int, Closure]]]
 
 
-def queue(declared: Input, taking: list[Stand], says: list[Promise]) -> Queue:
+def queue(declared: Input, taking: list[Stand], says: list[Closure]) -> Queue:
     """Rows in order, and each promise with the number of rows before it.
 
     Where the order is not known, or rows of several partitions are mixed, promises act last.
     """
     partitions = {each.at[0] for each in (*taking, *says) if each.at is not None}
     if not declared.ordered_rows or len(partitions) > 1:
-        return taking, [(len(taking), promise) for promise in says]
+        return taking, [(len(taking), punctuation) for punctuation in says]
     rows = sorted(taking, key=lambda each: each.at or ())
-    due = [sum(not promise.before(each.at) for each in rows) for promise in says]
+    due = [sum(not punctuation.before(each.at) for each in rows) for punctuation in says]
     return rows, list(zip(due, says, strict=True))
 
 
-def take(queue: Queue, quota: int | None) -> tuple[list[Stand], list[Promise], Queue]:
+def take(queue: Queue, quota: int | None) -> tuple[list[Stand], list[Closure], Queue]:
     """The next rows and the promises that then act; and what is left."""
     rows, says = queue
     size = len(rows) if quota is None else min(quota, len(rows))
-    now = [promise for due, promise in says if due <= size]
-    later = [(due - size, promise) for due, promise in says if due > size]
+    now = [punctuation for due, punctuation in says if due <= size]
+    later = [(due - size, punctuation) for due, punctuation in says if due > size]
     return rows[:size], now, (rows[size:], later)

@@ -302,7 +302,7 @@ def _plain(shape: Shape) -> Shape:
         )
         for one in shape.inputs
     )
-    settings = replace(shape.settings, dead_share=0.9, fanout=4, run_bytes=1 << 20, operator=None)
+    settings = replace(shape.settings, tombstone_share=0.9, fanout=4, run_bytes=1 << 20, operator=None)
     return shape._replace(inputs=inputs, settings=settings)
 
 
@@ -353,7 +353,7 @@ def _settings(rng: Random, *, weak: bool) -> Settings:
         unit=rng.choice(("second", "second", "hour")),
         fanout=rng.choice((2, 3, 4)),
         run_bytes=rng.choice((100, 200, 400, 1 << 20)),
-        dead_share=rng.choice((0.0, 0.2, 0.5, 0.9)),
+        tombstone_share=rng.choice((0.0, 0.2, 0.5, 0.9)),
         smallest_class_rows=rng.randint(1, 4),
         frame_rows=rng.randint(1, 7),
         quota=rng.choice((None, None, 1, 2, 5)),

@@ -18,9 +18,9 @@ from typing import Any
 
 from tests.simulation.elements import (
     NEVER,
+    Closure,
     Key,
-    Promise,
-    Side,
+    SortedRuns,
     Stand,
     Took,
     covers,
@@ -62,12 +62,12 @@ class Naive:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.turns: Iterator[tuple[int, int]] = iter(())
-        self.sides = [Side(known(declared, script.settings)) for declared in script.inputs]
-        self.reached = [NEVER] * len(self.sides)
+        self.sides = [SortedRuns(known(declared, script.settings)) for declared in script.inputs]
+        self.watermarks = [NEVER] * len(self.sides)
         self.took: list[Took] = []
         self.violations: list[tuple[int, str, bool, int]] = []
         self.over: list[tuple[Key, int]] = []  # announced keys with their epochs, in order
-        self.announced: set[Key] = set()
+        self.propagated: set[Key] = set()
         self.epoch: Counter[Key] = Counter()
         self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
         self.alone_keys: set[tuple[Key, int]] = set()  # and their keys with their epochs
@@ -91,16 +91,16 @@ class Naive:
             self._batch({}, {operation.input: says})
         elif isinstance(operation, Control):
             side = self.sides[operation.input]
-            for patterns, t in operation.promises:
-                says = [promise for one in exploded(patterns) for promise in singles(one)]
-                side.waiting += [(t, promise) for promise in self._heeded(says)]
+            for patterns, t in operation.punctuations:
+                says = [punctuation for one in exploded(patterns) for punctuation in singles(one)]
+                side.waiting += [(t, punctuation) for punctuation in self._heeded(says)]
             self._batch({}, {})
         elif isinstance(operation, Advance):
             self._batch({}, {}, {operation.input: operation.t})
         elif isinstance(operation, End):
-            self._batch({}, {operation.input: [Promise(None, everything)]})
+            self._batch({}, {operation.input: [Closure(None, everything)]})
         elif isinstance(operation, Finish):
-            self._batch({}, {i: [Promise(None, everything)] for i in range(len(self.sides))})
+            self._batch({}, {i: [Closure(None, everything)] for i in range(len(self.sides))})
         else:
             assert isinstance(operation, Restart)
 
@@ -109,13 +109,13 @@ class Naive:
     def _batch(
         self,
         rows: dict[int, list[Row]],
-        promises: dict[int, list[Promise]],
-        progress: dict[int, int] | None = None,
+        closed_keys: dict[int, list[Closure]],
+        own_watermarks: dict[int, int] | None = None,
     ) -> None:
         queues, implied = {}, {}
-        for i in sorted({*rows, *promises}):
+        for i in sorted({*rows, *closed_keys}):
             arrived, says = self._data(i, rows.get(i, []))
-            says, meant = self._heeded(says), self._heeded(promises.get(i, []))
+            says, meant = self._heeded(says), self._heeded(closed_keys.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
             counted = self._pledge(i, says + meant)
@@ -129,36 +129,36 @@ class Naive:
             self._turn(turn, batch, says)
         for i in sorted(implied):
             self._close(i, implied[i])
-        self._advance(rows, progress or {})
+        self._advance(rows, own_watermarks or {})
         while self._control():
             self._advance({}, {})
 
-    def _heeded(self, says: list[Promise]) -> list[Promise]:
+    def _heeded(self, says: list[Closure]) -> list[Closure]:
         """Operators that know no punctuations still know that an input has ended."""
         operator = self.script.settings.operator
         if operator is None or "punctuation" in KNOWS[operator]:
             return says
         return [one for one in says if one.key is None and all(isinstance(p, Star) for p in one.patterns)]
 
-    def _turn(self, i: int, rows: list[Stand], says: list[Promise]) -> None:
+    def _turn(self, i: int, rows: list[Stand], says: list[Closure]) -> None:
         """Rows and the promises behind them; value-oriented, those that others wait for come first."""
         if self.script.settings.order == "value_oriented":
             others = [side for side in self.sides if side is not self.sides[i]]
 
             def awaited(key: Key | None) -> bool:
-                return key is not None and any(side.promised(key) for side in others)
+                return key is not None and any(side.punctuated(key) for side in others)
 
             urgent = [each for each in rows if awaited(key_of(each.row))]
             if urgent and len(urgent) < len(rows):
-                now = [promise for promise in says if awaited(promise.key)]
+                now = [punctuation for punctuation in says if awaited(punctuation.key)]
                 self._join(i, urgent)
                 self._close(i, now)
                 rows = [each for each in rows if each not in urgent]
-                says = [promise for promise in says if promise not in now]
+                says = [punctuation for punctuation in says if punctuation not in now]
         self._join(i, rows)
         self._close(i, says)
 
-    def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Promise]]:
+    def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Closure]]:
         """Data rows with keys and where they stand, and the promises among the rows."""
         side, arrived, says = self.sides[i], [], []
         for number, row in enumerate(rows):
@@ -166,24 +166,24 @@ class Naive:
             known = at if side.declared.ordered_rows else None
             if side.declared.punctuation == "marked" and row.flag:
                 patterns = tuple(Star() if value is None else Eq(value) for value in row.key)
-                says.append(Promise(None if None in row.key else key_of(row), patterns, known))
+                says.append(Closure(None if None in row.key else key_of(row), patterns, known))
                 continue
             side.counts["rows"] += 1
             if None in row.key:
                 side.counts["null_keys"] += 1
                 if i in self.script.settings.preserved and side.ended:
-                    self.violations.append((i, "after_promise", False, row.id))
-                    side.counts["after_promise"] += 1
+                    self.violations.append((i, "after_punctuation", False, row.id))
+                    side.counts["after_punctuation"] += 1
                 elif i in self.script.settings.preserved:
                     self.unkeyed.append(Took(i, row, key_of(row), 0, self.operation, False))
                     self._emit(self.unkeyed[-1])
                 continue
             arrived.append(Stand(row, known))
             if side.declared.punctuation == "closing" and row.flag:
-                says.append(Promise(key_of(row), (), known))
+                says.append(Closure(key_of(row), (), known))
         return arrived, says
 
-    def _admit(self, i: int, arrived: list[Stand], says: list[Promise], behind: set[int]) -> list[Stand]:
+    def _admit(self, i: int, arrived: list[Stand], says: list[Closure], behind: set[int]) -> list[Stand]:
         """The rows that take part; kept violations last, where no sequence says otherwise."""
         side = self.sides[i]
         declared, windowed = side.declared, self.script.windowed
@@ -195,16 +195,17 @@ class Naive:
         for row, at, _ in arrived:
             key = key_of(row)
             own = declared.partitions == 1 and (
-                row.id in behind or any(promise.before(at) and promise.covers(key) for promise in says)
+                row.id in behind
+                or any(punctuation.before(at) and punctuation.covers(key) for punctuation in says)
             )
             if declared.time is not None and row.t is None:
                 reason[row.id] = "null_time"
-            elif windowed and row.t is not None and row.t < self.reached[i]:
+            elif windowed and row.t is not None and row.t < self.watermarks[i]:
                 reason[row.id] = "late"
             elif declared.unique and key in side.seen:
                 reason[row.id] = "duplicate_key"
-            elif side.promised(key) or own:
-                reason[row.id] = "after_promise"
+            elif side.punctuated(key) or own:
+                reason[row.id] = "after_punctuation"
         if declared.unique:
             first: dict[Key, Any] = {}
             ranked = [(at or _order(row), row) for row, at, _ in arrived if kept(reason.get(row.id))]
@@ -222,19 +223,23 @@ class Naive:
                 taking.append(Stand(row, at, why is not None))
         return sorted(taking, key=lambda each: each.violates)
 
-    def _pledge(self, i: int, says: list[Promise]) -> list[Promise]:
+    def _pledge(self, i: int, says: list[Closure]) -> list[Closure]:
         """The promises that count: with several partitions, those that each of them has made."""
         side = self.sides[i]
         if side.declared.partitions == 1:
             return says
-        counted = [promise for promise in says if promise.at is None]  # by hand: the whole input's
-        for promise in says:
-            same = Promise(promise.key, () if promise.key is not None else promise.patterns)
-            if promise.at is not None and not side.knows(same):
-                side.pledges.add((same, promise.at[0]))
-        made = Counter(promise for promise, _ in side.pledges)
-        enough = [promise for promise, number in made.items() if number >= side.declared.partitions]
-        side.pledges = {pledge for pledge in side.pledges if pledge[0] not in enough}
+        counted = [
+            punctuation for punctuation in says if punctuation.at is None
+        ]  # by hand: the whole input's
+        for punctuation in says:
+            same = Closure(punctuation.key, () if punctuation.key is not None else punctuation.patterns)
+            if punctuation.at is not None and not side.knows(same):
+                side.partial_punctuations.add((same, punctuation.at[0]))
+        made = Counter(punctuation for punctuation, _ in side.partial_punctuations)
+        enough = [punctuation for punctuation, number in made.items() if number >= side.declared.partitions]
+        side.partial_punctuations = {
+            partial_key for partial_key in side.partial_punctuations if partial_key[0] not in enough
+        }
         return counted + enough
 
     def _join(self, i: int, rows: list[Stand]) -> None:
@@ -306,7 +311,7 @@ class Naive:
 
     def _expired(self, took: Took) -> bool:
         ttl, t = self.sides[took.input].declared.ttl, took.row.t
-        return ttl is not None and (t is None or self.reached[took.input] > t + ttl)
+        return ttl is not None and (t is None or self.watermarks[took.input] > t + ttl)
 
     def _lose(self, took: Took) -> None:
         """A tuple goes though it could still join."""
@@ -327,30 +332,33 @@ class Naive:
     def _useless(self, took: Took) -> bool:
         window, t = self.sides[took.input].declared.window, took.row.t
         return all(
-            other.closed(took.key) or (window is not None and t is not None and self.reached[m] > t + window)
+            other.closed(took.key)
+            or (window is not None and t is not None and self.watermarks[m] > t + window)
             for m, other in enumerate(self.sides)
             if m != took.input
         )
 
     # Promises and time
 
-    def _close(self, i: int, says: list[Promise]) -> None:
+    def _close(self, i: int, says: list[Closure]) -> None:
         side, named = self.sides[i], set()
         known = self._known()
         wide = [list(each.wide) for each in self.sides]  # before these promises
-        for promise in says:
-            if promise.key is None:
-                side.wide.append(promise.patterns)
-                side.single = {key for key in side.single if not covers(promise.patterns, key)}
-                side.pledges = {each for each in side.pledges if not wider(promise.patterns, each[0])}
-        for promise in says:
-            if promise.key is not None:
-                if all(any(covers(one, promise.key) for one in each) for each in wide):
+        for punctuation in says:
+            if punctuation.key is None:
+                side.wide.append(punctuation.patterns)
+                side.single = {key for key in side.single if not covers(punctuation.patterns, key)}
+                side.partial_punctuations = {
+                    each for each in side.partial_punctuations if not wider(punctuation.patterns, each[0])
+                }
+        for punctuation in says:
+            if punctuation.key is not None:
+                if all(any(covers(one, punctuation.key) for one in each) for each in wide):
                     continue  # it is over, and nothing is new of it
-                named.add(promise.key)
-                side.drop_pledges(promise.key)
-                if not side.closed(promise.key):
-                    side.single.add(promise.key)
+                named.add(punctuation.key)
+                side.drop_pledges(punctuation.key)
+                if not side.closed(punctuation.key):
+                    side.single.add(punctuation.key)
         if says:
             self._settle(known | named)
 
@@ -358,15 +366,15 @@ class Naive:
         """Promises of control sources act once their input's progress is past their time, or it ended."""
         acted = False
         for i, side in enumerate(self.sides):
-            due = [each for each in side.waiting if self.reached[i] > each[0] or side.ended]
+            due = [each for each in side.waiting if self.watermarks[i] > each[0] or side.ended]
             side.waiting = [each for each in side.waiting if each not in due]
-            self._close(i, [promise for _, promise in due])
+            self._close(i, [punctuation for _, punctuation in due])
             acted = acted or bool(due)
         return acted
 
     def _known(self) -> set[Key]:
         """Keys of which something is remembered."""
-        known = set(self.announced)
+        known = set(self.propagated)
         for side in self.sides:
             known |= side.single | side.seen | set(side.live)
         if self.script.settings.group:
@@ -398,11 +406,11 @@ class Naive:
                 for took in side.live.pop(key, []):
                     self._leave(took)
             finished = all(closed[i] for i in self.script.settings.preserved)
-            if finished and self.script.settings.propagate and key not in self.announced:
+            if finished and self.script.settings.propagate and key not in self.propagated:
                 self.over.append((key, self.epoch[key]))
-                self.announced.add(key)
+                self.propagated.add(key)
             if all(closed):
-                self.announced.discard(key)
+                self.propagated.discard(key)
                 self.epoch[key] += 1
                 for side in self.sides:
                     side.single.discard(key)
@@ -410,21 +418,21 @@ class Naive:
                     side.drop_pledges(key)
                     side.waiting = [each for each in side.waiting if each[1].key != key]
 
-    def _advance(self, rows: dict[int, list[Row]], progress: dict[int, int]) -> None:
+    def _advance(self, rows: dict[int, list[Row]], own_watermarks: dict[int, int]) -> None:
         """Event time moves after the whole batch."""
         for i, side in enumerate(self.sides):
             marked = side.declared.punctuation == "marked"
             times = [row.t for row in rows.get(i, []) if row.t is not None and not (marked and row.flag)]
             if times and side.declared.time is not None:
                 side.own = max(side.own, max(times) - (side.declared.lateness or 0))
-            side.own = max(side.own, progress.get(i, NEVER))
-        reached = [side.own for side in self.sides]
+            side.own = max(side.own, own_watermarks.get(i, NEVER))
+        watermarks = [side.own for side in self.sides]
         for _ in self.sides:
             for i, side in enumerate(self.sides):
-                others = [reached[m] for m, other in enumerate(self.sides) if m != i and not other.ended]
+                others = [watermarks[m] for m, other in enumerate(self.sides) if m != i and not other.ended]
                 if side.declared.idle is not None and others and min(others) > NEVER:
-                    reached[i] = max(reached[i], min(others) - side.declared.idle)
-        self.reached = list(map(max, self.reached, reached))  # time never runs backwards
+                    watermarks[i] = max(watermarks[i], min(others) - side.declared.idle)
+        self.watermarks = list(map(max, self.watermarks, watermarks))  # time never runs backwards
         known = self._known()
         for side in self.sides:
             for key, held in list(side.live.items()):

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.stream import Stream
-from streamjoin.join.outputs import Finished, Output, Results
+from streamjoin.join.outputs import FinishedKeys, Output, Results
 from streamjoin.join.persistence.snapshot import _facts
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.planner import Plan
 from streamjoin.punctuation import Empty, Enumeration
 from streamjoin.punctuation import pattern as as_pattern
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 from tests.simulation.script import (
     Advance,
     Between,
@@ -199,13 +199,13 @@ def plan(script: Script) -> Plan:
         ids = {f"ids{i}": (name, "collect") for i, name in enumerate(id_names(script))}
         joined = joined.group_by(*joined.plan.spec.key_names).agg(n=("*", "count"), **ids)
     planned = joined.plan
-    merging = MergePolicy(
-        settings.fanout, settings.run_bytes, settings.dead_share, settings.smallest_class_rows
+    compaction = CompactionPolicy(
+        settings.fanout, settings.run_bytes, settings.tombstone_share, settings.smallest_class_rows
     )
     chosen = planned.spec.strategies
     followed = dataclasses.replace(chosen, driver=Followed(chosen.driver, []))
     spec = dataclasses.replace(
-        planned.spec, merging=merging, frame_rows=settings.frame_rows, strategies=followed
+        planned.spec, compaction=compaction, frame_rows=settings.frame_rows, strategies=followed
     )
     if settings.memory is not None:
         spill = SpillAbove(settings.memory, defer=settings.defer)
@@ -343,7 +343,7 @@ class Player:
         declared = self.script.inputs[operation.input]
         assert isinstance(stream.punctuation, sj.declare.stream.Control)
         rows = []
-        for patterns, t in operation.promises:
+        for patterns, t in operation.punctuations:
             row: dict[str, Any] = {"over": instant(self.settings, t)}
             for name, dtype, pattern in zip(stream.key, declared.types, patterns, strict=True):
                 given = own(pattern, dtype)
@@ -365,7 +365,7 @@ class Player:
                         continue
                     ids, xs = tuple(row[i] for i in self.ids), tuple(row[i] for i in self.xs)
                     emitted.events.append(("row", normal(row[: self.keys]), ids, xs))
-            elif isinstance(output, Finished):
+            elif isinstance(output, FinishedKeys):
                 for key in zip(*(column.to_pylist() for column in output.keys.keys), strict=True):
                     emitted.events.append(("over", normal(key)))
         run.punctuations()
@@ -395,8 +395,8 @@ class Player:
     def remembered(self, number: int) -> tuple[int, int, int, int]:
         """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
         join = self.run.join
-        promises = join.promises[number]
-        known = len(promises.constants), len(promises.seen), len(join.pledges[number])
+        closed_keys = join.closed_keys[number]
+        known = len(closed_keys.constants), len(closed_keys.seen), len(join.partial_punctuations[number])
         return *known, len(join.scheduled[number])
 
 
@@ -407,7 +407,7 @@ def _known(run: LocalRun) -> list[Any]:
     counted = [intake.arrived for intake in run._intakes]
     facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
     summary = run.state()
-    return [facts, followed, counted, summary.rows, summary.promises, summary.waiting, summary.groups]
+    return [facts, followed, counted, summary.rows, summary.closed_keys, summary.waiting, summary.groups]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

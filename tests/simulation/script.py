@@ -107,7 +107,7 @@ class Control(NamedTuple):
     """Rows of an input's control source: patterns of the key columns, and the time after which they act."""
 
     input: int
-    promises: tuple[tuple[tuple[Pattern, ...], int], ...]
+    punctuations: tuple[tuple[tuple[Pattern, ...], int], ...]
 
 
 class Advance(NamedTuple):
@@ -192,7 +192,7 @@ class Settings(_Compact):
     unit: str = "second"
     fanout: int = 6
     run_bytes: int = 32 << 20
-    dead_share: float = 0.5
+    tombstone_share: float = 0.5
     smallest_class_rows: int = 1024
     frame_rows: int = 1 << 18
     quota: int | None = None

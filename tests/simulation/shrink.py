@@ -72,8 +72,10 @@ def _without_input(operation: Operation, gone: int) -> Operation | None:
 def _fewer_rows(script: Script) -> Iterator[Script]:
     for at, op in enumerate(script.operations):
         if isinstance(op, Control):
-            for row in range(len(op.promises)):
-                yield _with(script, at, op._replace(promises=op.promises[:row] + op.promises[row + 1 :]))
+            for row in range(len(op.punctuations)):
+                yield _with(
+                    script, at, op._replace(punctuations=op.punctuations[:row] + op.punctuations[row + 1 :])
+                )
         if not isinstance(op, Push):
             continue
         if len(op.rows) > 1:

@@ -55,7 +55,7 @@ class Source:
     def __init__(self, rng: Random, number: int, shape: Shape, habits: Habits) -> None:
         self.rng, self.number, self.habits = rng, number, habits
         self.declared, self.domain = shape.inputs[number], shape.domain
-        self.promised: list[tuple[Pattern, ...]] = []
+        self.punctuated: list[tuple[Pattern, ...]] = []
         self.controlled: list[tuple[tuple[Pattern, ...], int]] = []
         self.seen: set[Any] = set()
         self.history: list[tuple[Any, ...]] = []
@@ -83,14 +83,14 @@ class Source:
         t = self._time(clock, honest=honest)
         if honest and t is not None and self._over(key, t):
             return None
-        if honest and None in key and any(all(isinstance(p, Star) for p in each) for each in self.promised):
+        if honest and None in key and any(all(isinstance(p, Star) for p in each) for each in self.punctuated):
             return None
         flag = declared.punctuation == "closing" and rng.random() < 0.25
         partition = self._partition(key, honest=honest)
         if None not in key:
             self._remember(key, partition)
             if flag:
-                self.promise(tuple(map(Eq, key)))
+                self.punctuation(tuple(map(Eq, key)))
         return self._row(key, t, partition, flag=flag)
 
     def _partition(self, key: tuple[Any, ...], *, honest: bool) -> int:
@@ -117,7 +117,7 @@ class Source:
         else:
             key = self._any_key()
         # with two partitions, one's word may not be all
-        self.promise(tuple(Star() if value is None else Eq(value) for value in key))
+        self.punctuation(tuple(Star() if value is None else Eq(value) for value in key))
         t = self.rng.choice((None, clock, clock + 50))
         return self._row(key, t, self._partition(key, honest=True), flag=True)
 
@@ -142,7 +142,7 @@ class Source:
     def _allowed(self, key: tuple[Any, ...]) -> bool:
         """Whether a row of this key keeps all promises of this input."""
         value = tuple(map(rank, key))
-        if any(all(map(matches, patterns, value)) for patterns in self.promised):
+        if any(all(map(matches, patterns, value)) for patterns in self.punctuated):
             return False
         if self.declared.unique and value in self.seen:
             return False
@@ -177,9 +177,9 @@ class Source:
             return
         # what all partitions have passed is closed, also for one that comes later or has slack left
         if self.declared.descending:
-            self.promise((Between(max(limits, key=rank), None, low_closed=False),))
+            self.punctuation((Between(max(limits, key=rank), None, low_closed=False),))
         else:
-            self.promise((Between(None, min(limits, key=rank), high_closed=False),))
+            self.punctuation((Between(None, min(limits, key=rank), high_closed=False),))
 
     def _time(self, clock: int, *, honest: bool) -> int | None:
         if self.declared.time is None:
@@ -193,22 +193,22 @@ class Source:
         self.greatest = t if self.greatest is None else max(self.greatest, t)
         return t
 
-    def promise(self, patterns: tuple[Pattern, ...]) -> None:
+    def punctuation(self, patterns: tuple[Pattern, ...]) -> None:
         """From now on this input keeps quiet about what matches."""
-        self.promised.append(patterns)
+        self.punctuated.append(patterns)
 
     def forget(self, value: tuple[Any, ...]) -> None:
         """A key, as ranks, that is closed on every input: what comes now is a new one."""
         self.seen.discard(value)
-        self.promised = [
+        self.punctuated = [
             patterns
-            for patterns in self.promised
+            for patterns in self.punctuated
             if not all(isinstance(p, Eq) and matches(p, v) for p, v in zip(patterns, value, strict=True))
         ]
 
     def end(self) -> End:
         """No more rows."""
-        self.promise((Star(),) * len(self.domain))
+        self.punctuation((Star(),) * len(self.domain))
         return End(self.number)
 
     def punctuate(self) -> Punctuate:
@@ -216,7 +216,7 @@ class Source:
         patterns = tuple(self._pattern(values) for values in self.domain)
         form = self.rng.choice(("key", "key", "key", "whole", "partial"))
         if form != "partial":
-            self.promise(patterns)
+            self.punctuation(patterns)
         return Punctuate(self.number, patterns, form)
 
     def control(self, clock: int) -> Control:

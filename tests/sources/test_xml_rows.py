@@ -23,7 +23,7 @@ def marked(inner: str, form: Form) -> list[tuple]:
     return [tuple(row.values()) for table in tables for row in table.to_pylist()]
 
 
-def promise(**patterns: str) -> str:
+def punctuation(**patterns: str) -> str:
     inside = "".join(f"<{name}>{text}</{name}>" for name, text in patterns.items())
     return f"<punct:record>{inside}</punct:record>"
 
@@ -34,13 +34,13 @@ def promise(**patterns: str) -> str:
 @pytest.mark.parametrize(
     ("element", "rows"),
     [
-        (promise(a="79", b="x"), [(79, "x")]),
-        (promise(a="79"), [(79, None)]),
-        (promise(), [(None, None)]),
-        (promise(a="{2, 1}", b='{"x", "y"}'), [(1, "x"), (2, "x"), (1, "y"), (2, "y")]),
-        (promise(a="{}"), []),
-        (promise(a="[5, 5]"), [(5, None)]),
-        (promise(a="(, )"), [(None, None)]),
+        (punctuation(a="79", b="x"), [(79, "x")]),
+        (punctuation(a="79"), [(79, None)]),
+        (punctuation(), [(None, None)]),
+        (punctuation(a="{2, 1}", b='{"x", "y"}'), [(1, "x"), (2, "x"), (1, "y"), (2, "y")]),
+        (punctuation(a="{}"), []),
+        (punctuation(a="[5, 5]"), [(5, None)]),
+        (punctuation(a="(, )"), [(None, None)]),
     ],
     ids=["constants", "wildcard", "everything", "lists", "nothing", "one value", "no ends"],
 )
@@ -48,14 +48,16 @@ def test_a_promise_about_whole_keys_is_a_row_for_each(element, rows):
     assert marked(element, TWO_KEYS) == [(a, b, None, True) for a, b in rows]
 
 
-@pytest.mark.parametrize("element", [promise(a="79", v="1.5"), promise(a="[1, 9]", v="1.5"), promise(v="{}")])
+@pytest.mark.parametrize(
+    "element", [punctuation(a="79", v="1.5"), punctuation(a="[1, 9]", v="1.5"), punctuation(v="{}")]
+)
 def test_a_promise_that_closes_no_key_is_left_out(element):
     assert marked(element + "<record><a>1</a></record>", TWO_KEYS) == [(1, None, None, False)]
 
 
 def test_a_range_is_refused_with_its_byte_after_what_came_before():
     reading = MarkedRows(ACCESS)
-    tables = reading.feed(b"<s><record><sno>1</sno></record>" + promise(sno="[1, 5)").encode())
+    tables = reading.feed(b"<s><record><sno>1</sno></record>" + punctuation(sno="[1, 5)").encode())
     assert [table.to_pylist() for table in tables] == [[{"sno": 1, "ipaddr": None, "is_end": False}]]
     with pytest.raises(BadInput, match=r"at byte 32, column 'sno': the range \[1, 5\) cannot be one marked"):
         reading.close()
@@ -63,7 +65,7 @@ def test_a_range_is_refused_with_its_byte_after_what_came_before():
 
 def test_a_promise_without_a_key_is_refused_with_its_byte():
     with pytest.raises(InvalidJoin, match=r"at byte 3 is a punctuation, and no key is named"):
-        marked(promise(sno="1"), Form("record", pa.schema({"sno": pa.int64()})))
+        marked(punctuation(sno="1"), Form("record", pa.schema({"sno": pa.int64()})))
 
 
 def test_a_mistake_in_a_row_keeps_the_marks_of_the_rows_before():
@@ -78,7 +80,7 @@ def test_a_mistake_in_a_row_keeps_the_marks_of_the_rows_before():
 def test_marker_and_sequence_stand_where_the_schema_says():
     schema = pa.schema({"at": pa.int64(), "end": pa.bool_(), "sno": pa.int64()})
     form = Form("record", schema, key=("sno",), marker="end", sequence="at")
-    found = marked("<record><sno>7</sno></record>" + promise(sno="{7, 8}"), form)
+    found = marked("<record><sno>7</sno></record>" + punctuation(sno="{7, 8}"), form)
     assert found == [(3, False, 7), (32, True, 7), (32, True, 8)]
 
 

@@ -144,7 +144,7 @@ def test_followed_over_tasks_batches_and_a_restart(
     assert as_told(before) == both(told[0], told[1])
     assert as_told(after) == both(told[2], told[3])
     assert as_told(before)["broken"] == Counter()
-    assert as_told(after)["broken"] == Counter([("b", "after_promise", 1000)])
+    assert as_told(after)["broken"] == Counter([("b", "after_punctuation", 1000)])
     assert last_metrics(after)["state_rows"] <= 6 * 5  # what the slack leaves open
 
 
@@ -155,7 +155,7 @@ def test_a_cluster_that_comes_back_is_a_violation(spark: SparkSession, tmp_path:
     found = run(joined(spark, tmp_path, sj.clustered(), sj.ordered()), tmp_path / "checkpoint")
     # in `q` the same key has a cluster of its own: only the one in `p` comes back
     assert pairs(found) == Counter([("1", 1, 10), ("1", 3, 10), ("2", 2, 20)])
-    assert [(row._input, row._reason, row.a_v) for row in found.violations] == [("a", "after_promise", 4)]
+    assert [(row._input, row._reason, row.a_v) for row in found.violations] == [("a", "after_punctuation", 4)]
 
 
 def test_a_partition_over_several_tasks(spark: SparkSession, tmp_path: Path) -> None:

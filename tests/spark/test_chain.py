@@ -68,9 +68,9 @@ def test_equals_the_batch_join_and_both_states_let_go(spark: SparkSession, tmp_p
     else:
         assert found.bag() == batch_answer(spark, tmp_path)
     assert found.violations == []
-    announced = [int(row._punctuation.strip("<>")) for row in found.punctuations]
-    assert len(set(announced)) == len(announced)
-    assert set(range((BATCHES - 1) * KEYS)) <= set(announced)
+    propagated = [int(row._punctuation.strip("<>")) for row in found.punctuations]
+    assert len(set(propagated)) == len(propagated)
+    assert set(range((BATCHES - 1) * KEYS)) <= set(propagated)
     lower, upper = metrics(found, "lower"), metrics(found, "upper")
     assert len(lower) == len(upper) == BATCHES
     assert sum(each["results"] for each in lower) == sum(each["ab_rows"] for each in upper)
@@ -87,8 +87,8 @@ def test_going_on_from_a_checkpoint_in_the_middle(spark: SparkSession, tmp_path:
     second = run(rest, tmp_path / "checkpoint")
     assert len(metrics(second, "upper")) == BATCHES - 2
     assert first.bag() + second.bag() == batch_answer(spark, tmp_path)
-    announced = Counter(row._punctuation for row in (*first.punctuations, *second.punctuations))
-    assert set(announced.values()) == {1}
+    propagated = Counter(row._punctuation for row in (*first.punctuations, *second.punctuations))
+    assert set(propagated.values()) == {1}
     assert first.violations == second.violations == []
 
 
@@ -254,7 +254,7 @@ def test_a_range_acts_when_every_bucket_below_has_finished_it(spark: SparkSessio
     # c's rows: 1, 7, 50, 77 and 150
     assert [each["c_purged"] for each in upper] == [0, 0, 4, 0]
     assert [each["results"] for each in upper] == [0, 0, 1, 0]
-    assert upper[1]["promises"] > 0  # some buckets have told of the range, not all
+    assert upper[1]["closed_keys"] > 0  # some buckets have told of the range, not all
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> No
     hasty = sj.join(replace(ab, inner=replace(ab.inner, buckets=1)), c, name="upper", buckets=3)
     found = run(hasty, tmp_path / "checkpoint")
     assert found.rows == []
-    assert [row._reason for row in found.violations] == ["after_promise"]
+    assert [row._reason for row in found.violations] == ["after_punctuation"]
 
 
 @pytest.mark.parametrize("key", ["k", pytest.param("x", marks=pytest.mark.slow)])

@@ -397,7 +397,7 @@ def test_a_state_of_an_older_version_is_read(spark: SparkSession, stopped: Path,
     """Before there were readers, a state did not tell its join's name and types."""
     (stored,) = stored_joins(spark, Checkpoint.at(stopped), tmp_path)
     schemas = list(_run_schemas(stored.folder))
-    older = read_spec(stored.guard.identity, {}, schemas, stored.spec.merging)
+    older = read_spec(stored.guard.identity, {}, schemas, stored.spec.compaction)
     assert [one.layout for one in older.inputs] == [one.layout for one in stored.spec.inputs]
     opened = replace(stored, spec=older).open(0)
     assert [side.live_rows for side in opened.sides] == [side.live_rows for side in stored.open(0).sides]

@@ -44,7 +44,7 @@ def batch_join(spark: SparkSession, control: Any) -> sj.Joined:
     )
 
 
-def announced(joined: sj.Joined) -> list[int]:
+def propagated(joined: sj.Joined) -> list[int]:
     found = joined.elements().collect()
     assert Counter((row.v, row.w) for row in found if row._kind == "row") == {("v7", "x"): 1, ("v8", "y"): 1}
     assert [row for row in found if row._kind == "violation"] == []
@@ -55,20 +55,20 @@ def test_constants_lists_ranges_and_wildcards_reach_every_bucket(spark: SparkSes
     """Progress is 30: promises for 29 act, those for 30 and later wait."""
     constants = [(k, at(29)) for k in range(0, KEYS, 2)] + [(k, at(30)) for k in range(1, KEYS, 2)]
     control = spark.createDataFrame(constants, "k short, over timestamp")
-    assert announced(batch_join(spark, control)) == list(range(0, KEYS, 2))
+    assert propagated(batch_join(spark, control)) == list(range(0, KEYS, 2))
 
     lists = [(list(range(3, KEYS)), at(29)), ([], at(29)), ([0, None], at(1)), ([1], at(31))]
     control = spark.createDataFrame(lists, "k array<int>, over timestamp")
-    assert announced(batch_join(spark, control)) == [0, *range(3, KEYS)]
+    assert propagated(batch_join(spark, control)) == [0, *range(3, KEYS)]
 
     ranges = [(2, 4, at(29)), (6, 6, at(29)), (15, None, at(29)), (9, 1, at(29)), (None, 0, at(30))]
     control = spark.createDataFrame(ranges, "k_from long, k_to int, over timestamp")
-    assert announced(batch_join(spark, control)) == [2, 3, 4, 6, *range(15, KEYS)]
+    assert propagated(batch_join(spark, control)) == [2, 3, 4, 6, *range(15, KEYS)]
 
     control = spark.createDataFrame([(None, dt.date(2025, 12, 30))], "k array<long>, over date")
-    assert announced(batch_join(spark, control)) == list(range(KEYS))
+    assert propagated(batch_join(spark, control)) == list(range(KEYS))
     nobody = spark.createDataFrame([(None, at(30))], "k long, over timestamp")
-    assert announced(batch_join(spark, nobody)) == []
+    assert propagated(batch_join(spark, nobody)) == []
 
 
 def test_composite_keys_of_awkward_names_and_types(spark: SparkSession) -> None:
@@ -156,7 +156,7 @@ def test_what_waits_survives_a_restart_and_acts_when_time_is_past(
     assert (over(first), first.violations) == (["<1>", "<2>"], [])
     metrics = last_metrics(first)
     assert metrics["state_rows"] == 4  # news 25, 26, 3 and 4
-    assert metrics["promises"] == 4 + 5  # those news are seen; and the range waits in each bucket
+    assert metrics["closed_keys"] == 4 + 5  # those news are seen; and the range waits in each bucket
     for batch in filter(None, first.progress):
         assert batch["streamjoin_join"]["state_calls"] <= 3 * 5, "state calls a bucket and batch"
 

@@ -46,7 +46,9 @@ def test_an_sql_condition_closes_keys_at_their_place(spark: SparkSession, tmp_pa
         (2, "two", "PAID"),
         (2, "two", "open"),
     ]
-    assert [(row.k, row.status, row._reason) for row in found.violations] == [(1, "open", "after_promise")]
+    assert [(row.k, row.status, row._reason) for row in found.violations] == [
+        (1, "open", "after_punctuation")
+    ]
     assert sorted(row.k for row in found.punctuations) == [1, 2]
     assert found.progress[-1]["streamjoin_join"]["state_rows"] == 0
 

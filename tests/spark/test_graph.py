@@ -146,7 +146,9 @@ def test_promises_column_by_column(spark: SparkSession, tmp_path: Path) -> None:
     assert found.bag() == Counter([(1, 10, 7, 70), (2, 20, 8, 80), (3, 30, 7, 70)])
     assert found.violations == []
     lower, upper = metrics(found, "abc_1"), metrics(found, "abc")
-    held = [[each["state_rows"], each["promises"]] for one in zip(lower, upper, strict=True) for each in one]
+    held = [
+        [each["state_rows"], each["closed_keys"]] for one in zip(lower, upper, strict=True) for each in one
+    ]
     # (3, 7) and <*, 7>, which waits for it, beside the keys 1 and 2; above c with 7, of which 8 is over
     assert held[0][0] == 3
     assert held[1][0] == 1

@@ -169,9 +169,9 @@ def check(folder: Path, kills: int, seed: int, memory: str | None = None) -> Non
     log = kill_until_done(folder, kills, seed)
     print(log)
     assert content(folder, "rows") == expected, f"seed {seed}: {log}"
-    announced = Counter(row[0] for row in content(folder, "punctuations").elements())
+    propagated = Counter(row[0] for row in content(folder, "punctuations").elements())
     ended = set(range((BATCHES - 2) * KEYS))
-    assert announced == Counter(ended), f"seed {seed}: {log}"
+    assert propagated == Counter(ended), f"seed {seed}: {log}"
 
 
 def grouped(rows: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:

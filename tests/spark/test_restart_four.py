@@ -68,9 +68,9 @@ def test_four_kills_of_a_join_of_four_lose_and_double_nothing(
     log = kill_until_done(killed, 4, seed, after=6)
     print(log)
     assert content(killed, "rows") == expected, f"seed {seed}: {log}"
-    announced = Counter(row[0] for row in content(killed, "punctuations").elements())
-    assert set(announced.values()) == {1}
-    assert len(announced) >= (BATCHES - 4) * KEYS
+    propagated = Counter(row[0] for row in content(killed, "punctuations").elements())
+    assert set(propagated.values()) == {1}
+    assert len(propagated) >= (BATCHES - 4) * KEYS
     for kind in (f"{what}-{batch:05}" for what in ("rows", "punctuations") for batch in range(BATCHES)):
         same = content(killed, kind) == content(calm, kind)
         assert same, f"{kind}, seed {seed}: {log}"

@@ -58,8 +58,8 @@ def test_rows_punctuations_violations_and_metrics_of_one_query(spark: SparkSessi
     finally:
         spark.streams.removeListener(log)
     assert found.bag() == Counter([(79, "a", "x"), (79, "a", "y"), (80, "b", "z"), (80, "b", "w")])
-    announced = [(row._kind, row.sno, row._punctuation) for row in found.punctuations]
-    assert sorted(announced) == [("punctuation", 79, "<79>"), ("punctuation", 80, "<80>")]
+    propagated = [(row._kind, row.sno, row._punctuation) for row in found.punctuations]
+    assert sorted(propagated) == [("punctuation", 79, "<79>"), ("punctuation", 80, "<80>")]
     # 79 was closed on both inputs and forgotten: the liar is a new key, which only waits
     assert found.violations == []
     lines = read_log(tmp_path / "metrics.jsonl")
@@ -137,8 +137,8 @@ def test_a_wildcard_reaches_every_bucket(spark: SparkSession) -> None:
     )
     found = joined.elements().collect()
     assert [(row.k, row.v, row.w) for row in found if row._kind == "row"] == [(7, "v7", "x")]
-    announced = [row._punctuation for row in found if row._kind == "punctuation"]
-    assert sorted(announced) == sorted(f"<{k}>" for k in range(20))
+    propagated = [row._punctuation for row in found if row._kind == "punctuation"]
+    assert sorted(propagated) == sorted(f"<{k}>" for k in range(20))
 
 
 def test_bucket_labels_fall_where_spark_puts_them(spark: SparkSession) -> None:

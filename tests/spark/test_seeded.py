@@ -133,8 +133,8 @@ def test_the_answer_is_the_batch_joins(
     assert ids == batch_join(inputs), f"seed {seed}"
     # a unique key that is promised too, after it was finished, counts as a new key
     again = {key for one in inputs if one.unique for keys in one.ends.values() for key in keys}
-    announced = Counter(row.k for row in found.punctuations if row.k not in again)
-    assert not announced or max(announced.values()) == 1, f"seed {seed}: announced twice"
+    propagated = Counter(row.k for row in found.punctuations if row.k not in again)
+    assert not propagated or max(propagated.values()) == 1, f"seed {seed}: announced twice"
     for metrics in found.progress:
         if metrics:
             assert metrics["streamjoin_join"]["state_calls"] <= 3 * 3, "state calls a bucket and batch"

@@ -8,16 +8,16 @@ import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.punctuation import ANY, Constant, Empty, Enumeration, between
-from streamjoin.state.closed_keys import Promises, covers, matching_keys
-from streamjoin.state.sorted_runs import MergePolicy, RunNames, Side
+from streamjoin.state.closed_keys import ClosedKeys, covers, matching_keys
+from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 from tests.tables import batch, by_key, one_hash, sorted_batch
 
 PAIR = Layout((pa.int64(), pa.string()))
 
 
-def promises(layout=None):
-    return Promises(
-        "p0", layout or batch([0]).layout, RunNames(), MergePolicy(fanout=2, smallest_class_rows=1)
+def closed_keys(layout=None):
+    return ClosedKeys(
+        "p0", layout or batch([0]).layout, RunNames(), CompactionPolicy(fanout=2, smallest_class_rows=1)
     )
 
 
@@ -44,14 +44,14 @@ def closed_pairs(told, *rows):
 
 
 def test_nothing_is_closed_at_first():
-    told = promises()
+    told = closed_keys()
     assert told.empty
     assert len(told) == told.nbytes == 0
     assert closed(told, 1, 2) == set()
 
 
 def test_a_key_is_closed_once():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1, 2, 2]))
     told.close_keys(sorted_batch([2, 3]))
     assert closed(told, 1, 2, 3, 4) == {1, 2, 3}
@@ -60,14 +60,14 @@ def test_a_key_is_closed_once():
 
 
 def test_a_collision_never_closes_an_open_key():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1], hash_function=one_hash))
     assert closed(told, 1, 2, hash_function=one_hash) == {1}
     assert closed(told, 2, hash_function=one_hash) == set()
 
 
 def test_forgotten_keys_are_open_again_and_cost_nothing():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1, 2]))
     told.see(sorted_batch([2, 3]))
     told.forget(sorted_batch([1, 2, 3, 4]))
@@ -77,16 +77,16 @@ def test_forgotten_keys_are_open_again_and_cost_nothing():
 
 
 def test_a_shown_key_is_told_from_a_promised_one():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1]))
     told.see(sorted_batch([2]))
     assert closed(told, 1, 2, 3) == {1, 2}
     probe = sorted_batch([1, 2, 3])
-    assert by_key(probe, told.closed_by_promise(probe)) == {1: True, 2: False, 3: False}
+    assert by_key(probe, told.closed_by_punctuation(probe)) == {1: True, 2: False, 3: False}
 
 
 def test_100_000_keys_at_once():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch(list(range(0, 100_000, 2))))
     probe = sorted_batch(list(range(100_000)))
     found = by_key(probe, told.closed(probe))
@@ -97,7 +97,7 @@ def test_100_000_keys_at_once():
 
 
 def test_a_range_absorbs_the_single_keys_it_covers():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1, 5, 9]))
     told.close_pattern((between(4, 6),))
     assert closed(told, 1, 4, 5, 6, 7, 9) == {1, 4, 5, 6, 9}
@@ -107,7 +107,7 @@ def test_a_range_absorbs_the_single_keys_it_covers():
 
 
 def test_ranges_merge():
-    told = promises()
+    told = closed_keys()
     for low in (1, 7, 4):
         told.close_pattern((between(low, low + 2),))
     assert closed(told, 0, 1, 5, 9, 10) == {1, 5, 9}
@@ -115,14 +115,14 @@ def test_ranges_merge():
 
 
 def test_a_range_is_not_forgotten_with_its_keys():
-    told = promises()
+    told = closed_keys()
     told.close_pattern((between(1, 5),))
     told.forget(sorted_batch([1, 2, 3, 4, 5]))
     assert closed(told, 1, 5, 6) == {1, 5}
 
 
 def test_the_end_covers_everything():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1]))
     told.close_pattern((ANY,))
     assert told.ended
@@ -132,13 +132,13 @@ def test_the_end_covers_everything():
 
 
 def test_an_empty_promise_says_nothing():
-    told = promises()
+    told = closed_keys()
     told.close_pattern((Empty(),))
     assert told.empty
 
 
 def test_what_is_covered_widely():
-    told = promises()
+    told = closed_keys()
     told.close_keys(sorted_batch([1]))
     told.close_pattern((between(4, 6),))
     probe = sorted_batch([1, 4, 7])
@@ -146,7 +146,7 @@ def test_what_is_covered_widely():
 
 
 def test_a_range_over_keys_without_order_is_refused():
-    told = promises(Layout((pa.list_(pa.int64()),)))
+    told = closed_keys(Layout((pa.list_(pa.int64()),)))
     with pytest.raises(sj.BadInput, match="has no meaning; promise single keys"):
         told.close_pattern((between(1, 5),))
 
@@ -170,13 +170,13 @@ PLACES = ((1, "a"), (1, "b"), (2, "a"), (3, "c"))
     ids=lambda value: None if isinstance(value, set) else str(value),  # a set of texts has no fixed order
 )
 def test_patterns_over_two_columns(patterns, expected):
-    told = promises(PAIR)
+    told = closed_keys(PAIR)
     told.close_pattern(patterns)
     assert closed_pairs(told, *PLACES) == expected
 
 
 def test_patterns_absorb_keys_and_narrower_patterns():
-    told = promises(PAIR)
+    told = closed_keys(PAIR)
     told.close_keys(pairs((1, "a"), (2, "a")))
     told.close_pattern((Constant(1), between("a", "c")))
     assert len(told) == 2
@@ -197,18 +197,18 @@ def test_covering():
 
 
 def test_keys_with_a_live_row_that_match():
-    side = Side("s", batch([0]).layout, RunNames())
+    side = SortedRuns("s", batch([0]).layout, RunNames())
     side.append(sorted_batch([1, 2, 2, 3]))
     side.append(sorted_batch([2, 9]))
     for hit in side.match(sorted_batch([3])):
-        hit.run.kill(hit.live()[1])
+        hit.run.delete(hit.live()[1])
     found = matching_keys(side, (between(2, 5),))
     assert [keys.keys[0].to_pylist() for keys in found] == [[2], [2]]
     assert matching_keys(side, (between(50, 60),)) == []
 
 
 def test_seen_keys_of_a_set_that_was_emptied_are_not_closed():
-    told = promises()
+    told = closed_keys()
     told.see(sorted_batch([1]))
     told.forget(sorted_batch([1]))
     assert not told.closed(sorted_batch([1])).any()

@@ -13,7 +13,7 @@ import pytest
 import streamjoin as sj
 from streamjoin.columnar.keys import canonical
 from streamjoin.punctuation import Range, between
-from streamjoin.state.closed_ranges import RangeSet, orderable
+from streamjoin.state.closed_ranges import ClosedRanges, orderable
 
 NAN, INF = float("nan"), float("inf")
 at = datetime.fromisoformat
@@ -65,7 +65,7 @@ def contains(closed, values):
 
 
 def set_of(dtype, *ranges):
-    closed = RangeSet(dtype)
+    closed = ClosedRanges(dtype)
     for pattern in ranges:
         closed.add(pattern)
     return closed
@@ -100,8 +100,8 @@ def test_a_stored_set_is_the_same_set(kind):
     dtype, values = ASCENDING[kind]
     closed = set_of(dtype, Range(values[0], values[1], True, False), Range(values[-1], None))
     stored = json.loads(json.dumps(closed.to_json()))
-    assert RangeSet.from_json(dtype, stored) == closed
-    assert contains(RangeSet.from_json(dtype, stored), values) == contains(closed, values)
+    assert ClosedRanges.from_json(dtype, stored) == closed
+    assert contains(ClosedRanges.from_json(dtype, stored), values) == contains(closed, values)
 
 
 def test_ends_that_cross_close_nothing():
@@ -125,7 +125,7 @@ def test_negative_zero_is_zero():
 
 def test_an_empty_set_has_no_key():
     for dtype, values in ASCENDING.values():
-        assert contains(RangeSet(dtype), values) == [False] * len(values)
+        assert contains(ClosedRanges(dtype), values) == [False] * len(values)
         assert contains(set_of(dtype, Range(values[0], None)), []) == []
 
 
@@ -133,7 +133,7 @@ def test_an_empty_set_has_no_key():
 def test_keys_without_an_order_have_no_ranges(dtype):
     assert not orderable(dtype)
     with pytest.raises(sj.BadInput, match="has no meaning; promise single keys"):
-        RangeSet(dtype).add(between(1, 5))
+        ClosedRanges(dtype).add(between(1, 5))
 
 
 # ---------------------------------------------------------------- merging
@@ -199,7 +199,7 @@ def test_a_gap_that_holds_a_value_stays_open():
 
 
 def test_promises_in_order_need_one_range():
-    closed = RangeSet(pa.int64())
+    closed = ClosedRanges(pa.int64())
     for i in range(1_000):
         closed.add(between(i, i))
     assert len(closed) == 1
@@ -239,7 +239,7 @@ def test_100_000_keys_at_once_equal_a_naive_test(kind):
 
 
 def test_many_ranges_and_many_keys():
-    closed = RangeSet(pa.int64())
+    closed = ClosedRanges(pa.int64())
     starts = random.Random(3).sample(range(0, 300_000, 3), 5_000)
     for start in starts:
         closed.add(between(start, start + 1))
@@ -257,9 +257,9 @@ def test_ranges_read_back_as_patterns(name):
     ends = [(None, None), *itertools.combinations(values, 2)]
     ends += [*((None, v) for v in values), *((v, None) for v in values)]
     for (low, high), low_closed, high_closed in itertools.product(ends, (True, False), (True, False)):
-        given = RangeSet(dtype)
+        given = ClosedRanges(dtype)
         given.add(Range(low, high, low_closed, high_closed))
-        again = RangeSet(dtype)
+        again = ClosedRanges(dtype)
         for pattern in given.patterns():
             (read,) = sj.Punctuation.parse(sj.Punctuation((pattern,)).text(), [dtype]).patterns
             again.add(read if isinstance(read, Range) else Range(read.value, read.value))
@@ -269,7 +269,7 @@ def test_ranges_read_back_as_patterns(name):
 
 def test_what_two_sets_share_and_what_has_grown():
     def of(*ranges):
-        found = RangeSet(pa.int64())
+        found = ClosedRanges(pa.int64())
         for one in ranges:
             found.add(between(*one))
         return found
@@ -286,7 +286,7 @@ def test_what_two_sets_share_and_what_has_grown():
         "[1, 3]",
         "[5, 5]",
     ]
-    texts = RangeSet(pa.string())
+    texts = ClosedRanges(pa.string())
     texts.add(between("b", None))
     assert [p.text() for p in texts.intersect(texts).patterns()] == ['["b", )']
     grown = of((1, 7), (20, 29), (40, 41)).beyond(of((1, 5), (20, 29)))

@@ -194,7 +194,7 @@ def test_the_golden_state_is_still_read_and_goes_on_as_it_would_have():
     assert told_before == (["<2>", "<8>"], [])
     restored = Story(golden_join(), snapshot=FILE.read_bytes())
     assert restored.held() == straight.held()
-    assert restored.state().promises == straight.state().promises
+    assert restored.state().closed_keys == straight.state().closed_keys
     assert restored.run.counters() == straight.run.counters()
     assert second_half(restored) == second_half(straight)
     assert restored.punctuations() == straight.punctuations()
@@ -215,7 +215,7 @@ def test_the_golden_state_gives_these_results():
         [],
     ]
     assert run.violations() == [
-        ("auction", "after_promise", 8, 58, "lid"),
+        ("auction", "after_punctuation", 8, 58, "lid"),
         ("auction", "duplicate_key", 3, 57, "cup"),
     ]
     assert {"<1>", "<3>", "<4>", "<5>", "<6>", "<7>"} <= set(run.punctuations())
@@ -225,11 +225,11 @@ def test_the_golden_state_gives_these_results():
 def test_the_golden_state_holds_what_it_is_for():
     run = Story(golden_join(), snapshot=FILE.read_bytes())
     join = run.run.join
-    assert all(side.dead_rows for side in join.sides)
-    assert len(join.promises[1].ranges) == 1
-    assert len(join.announced) == 1
-    assert sum(map(len, join.pledges)) == 2
-    assert len(join.promises[0].seen) == 5
+    assert all(side.tombstoned_rows for side in join.sides)
+    assert len(join.closed_keys[1].ranges) == 1
+    assert len(join.propagated) == 1
+    assert sum(map(len, join.partial_punctuations)) == 2
+    assert len(join.closed_keys[0].seen) == 5
 
 
 # ---------------------------------------------------------------- another join is refused

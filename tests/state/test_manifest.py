@@ -10,8 +10,8 @@ from streamjoin.state.manifest import Manifest, RunEntry
 IDENTITY = {"inputs": ["news", "access"], "key types": ["int64"], "unique": ["news"]}
 
 
-def entry(name, rows=10, dead=None, matched=None, collided=False):
-    return RunEntry(name, rows, rows * 16, collided, dead, matched)
+def entry(name, rows=10, tombstones=None, matched=None, collided=False):
+    return RunEntry(name, rows, rows * 16, collided, tombstones, matched)
 
 
 def flags(rows, *chosen):
@@ -25,7 +25,7 @@ def test_a_manifest_comes_back_as_it_was():
         IDENTITY,
         {
             "s0": [
-                [entry("1-s0-1-aa", dead=flags(10, 0, 9)), entry("1-s0-2-bb")],
+                [entry("1-s0-1-aa", tombstones=flags(10, 0, 9)), entry("1-s0-2-bb")],
                 [entry("2-s0-1-cc", collided=True)],
             ],
             "s1": [],
@@ -43,8 +43,8 @@ def test_a_manifest_comes_back_as_it_was():
         "p0c": [["3-p0c-1-dd"]],
     }
     first, second = found.tiers["s0"][0]
-    assert first.dead.tolist() == flags(10, 0, 9).tolist()
-    assert second.dead is second.matched is None
+    assert first.tombstones.tolist() == flags(10, 0, 9).tolist()
+    assert second.tombstones is second.matched is None
     assert (first.rows, first.nbytes) == (10, 160)
     assert [run.collided for tier in found.tiers["s0"] for run in tier] == [False, False, True]
     assert found.tiers["p0c"][0][0].matched.tolist() == [False, True, False]
@@ -52,16 +52,16 @@ def test_a_manifest_comes_back_as_it_was():
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 1000])
 def test_flags_of_any_length(rows):
-    dead = flags(rows, *range(0, rows, 3))
-    told = Manifest(IDENTITY, {"s0": [[entry("a", rows=rows, dead=dead)]]})
-    assert Manifest.decode(told.encode()).tiers["s0"][0][0].dead.tolist() == dead.tolist()
+    tombstones = flags(rows, *range(0, rows, 3))
+    told = Manifest(IDENTITY, {"s0": [[entry("a", rows=rows, tombstones=tombstones)]]})
+    assert Manifest.decode(told.encode()).tiers["s0"][0][0].tombstones.tolist() == tombstones.tolist()
 
 
 def test_it_is_small():
     """A hundred runs of a million rows, some dead: what is written at every batch."""
-    dead = flags(1_000_000, *range(0, 1_000_000, 1_000))
+    tombstones = flags(1_000_000, *range(0, 1_000_000, 1_000))
     runs = [entry(f"{i}-s0-1-aaaaaaaa", rows=1_000_000) for i in range(99)]
-    told = Manifest(IDENTITY, {"s0": [[*runs, entry("x", rows=1_000_000, dead=dead)]]})
+    told = Manifest(IDENTITY, {"s0": [[*runs, entry("x", rows=1_000_000, tombstones=tombstones)]]})
     assert len(told.encode()) < 30_000
 
 

@@ -24,7 +24,7 @@ def rows_of(run, key):
 
 def kill_keys(run, *keys):
     hit = match(sorted_batch(keys), run)
-    return run.kill_stretches(hit.start, hit.count)
+    return run.delete_groups(hit.start, hit.count)
 
 
 def live_keys(run):
@@ -36,17 +36,17 @@ def live_keys(run):
 
 def test_a_row_dies_once():
     run = run_of([1, 2, 2, 3])
-    assert (len(run), run.live_rows, run.dead_rows) == (4, 4, 0)
-    assert run.kill(rows_of(run, 2)) == 2
-    assert run.kill(rows_of(run, 2)) == 0
-    assert (run.live_rows, run.dead_rows) == (2, 2)
+    assert (len(run), run.live_rows, run.tombstoned_rows) == (4, 4, 0)
+    assert run.delete(rows_of(run, 2)) == 2
+    assert run.delete(rows_of(run, 2)) == 0
+    assert (run.live_rows, run.tombstoned_rows) == (2, 2)
     assert live_keys(run) == [1, 3]
 
 
 def test_killing_nothing_costs_no_flags():
     run = run_of([1, 2])
-    assert run.kill(np.empty(0, np.int64)) == 0
-    assert run.dead is None
+    assert run.delete(np.empty(0, np.int64)) == 0
+    assert run.tombstones is None
 
 
 @pytest.mark.parametrize("chosen", [(2,), (1, 3), (1, 2, 3), (1, 2, 3, 4, 5, 6, 7, 8, 9)])
@@ -56,7 +56,7 @@ def test_all_rows_of_a_key_die_however_many_keys_there_are(chosen, before):
     keys = [key for key in range(1, 10) for _ in range(key)]
     run = run_of(keys)
     for key in before:
-        run.kill(rows_of(run, key)[:1])
+        run.delete(rows_of(run, key)[:1])
     lived = sum(np.count_nonzero(run.alive(rows_of(run, key))) for key in chosen)
     assert kill_keys(run, *chosen) == lived
     assert kill_keys(run, *chosen) == 0
@@ -65,20 +65,20 @@ def test_all_rows_of_a_key_die_however_many_keys_there_are(chosen, before):
         if key not in chosen:
             left.remove(key)
     assert live_keys(run) == sorted(left)
-    assert run.dead_rows == len(keys) - len(left)
+    assert run.tombstoned_rows == len(keys) - len(left)
 
 
 def test_a_key_lives_while_one_of_its_rows_does():
     run = run_of([1, 2, 2, 3])
-    run.kill(rows_of(run, 2)[:1])
-    run.kill(rows_of(run, 3))
+    run.delete(rows_of(run, 2)[:1])
+    run.delete(rows_of(run, 3))
     assert by_key(run.batch, run.hit(np.arange(3)).present()) == {1: True, 2: True, 3: False}
 
 
 def test_flags_that_were_stored_count():
     batch = sorted_batch([1, 2, 3])
-    run = Run("1-s-1", batch, dead=np.array([True, False, True]))
-    assert (run.dead_rows, run.live_rows) == (2, 1)
+    run = Run("1-s-1", batch, tombstones=np.array([True, False, True]))
+    assert (run.tombstoned_rows, run.live_rows) == (2, 1)
 
 
 # ---------------------------------------------------------------- time
@@ -104,7 +104,7 @@ def test_live_rows_between_two_times(start, stop, expected):
 
 def test_dead_rows_are_at_no_time():
     run = run_of([1, 2, 3, 4], times=[30, 20, 10, 20])
-    run.kill(rows_of(run, 2))
+    run.delete(rows_of(run, 2))
     for start, stop, expected in ((0, 100, [10, 20, 30]), (15, 25, [20])):
         assert sorted(run.batch.time[run.live_between(start, stop)].tolist()) == expected
 
@@ -135,7 +135,7 @@ def test_a_probe_finds_its_keys_and_their_live_rows():
     run = run_of([1, 2, 2, 3], payload=["a", "b", "c", "d"])
     probe = sorted_batch([2, 3, 4, 2])
     assert matched(probe, run) == {2: ["b", "c"], 3: ["d"]}
-    run.kill(rows_of(run, 3))
+    run.delete(rows_of(run, 3))
     assert matched(probe, run) == {2: ["b", "c"], 3: []}
     hit = match(probe, run)
     names = [probe.distinct_keys().keys[0].to_pylist()[group] for group in hit.probe]
@@ -145,7 +145,7 @@ def test_a_probe_finds_its_keys_and_their_live_rows():
 @pytest.mark.parametrize("size", [2, 100])
 def test_presence_is_the_same_for_few_keys_and_for_many(size):
     run = run_of(list(range(100)))
-    run.kill(np.arange(0, 100, 2))
+    run.delete(np.arange(0, 100, 2))
     probe = sorted_batch(list(range(size)))
     hit = match(probe, run)
     parents = set(hit.live()[0].tolist())
@@ -197,7 +197,7 @@ def test_a_long_run_is_searched_alike_whether_its_keys_are_known_or_not(hash_fun
 def test_presence_in_stretches_that_are_partly_dead():
     run = run_of([key for key in range(10) for _ in range(4)])
     for key in range(10):
-        run.kill(rows_of(run, key)[: key % 5])  # keys 4 and 9 are dead
+        run.delete(rows_of(run, key)[: key % 5])  # keys 4 and 9 are dead
     for probe_keys in ([4], [9, 3], list(range(10))):
         probe = sorted_batch(probe_keys)
         hit = match(probe, run)
@@ -227,7 +227,7 @@ def test_matched_flags_are_of_live_rows_and_cleared_never():
     run = run_of([1, 2, 2, 3])
     assert run.unmatched(np.arange(4)).tolist() == [0, 1, 2, 3]
     run.mark_matched(rows_of(run, 2)[:1])
-    run.kill(rows_of(run, 3))
+    run.delete(rows_of(run, 3))
     assert len(run.unmatched(np.arange(4))) == 3
     assert np.count_nonzero(run.matched_between(0, 4)) == 1
     assert len(run.matched_between(0, 4)) == 3

@@ -19,10 +19,10 @@ from streamjoin.enrich.segments import StagedVersion
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
 from streamjoin.join.strategies.spill import size_bytes
-from streamjoin.local.enrich import SemiRun, content_of, expected, is_frame
+from streamjoin.local.enrich import EnrichRun, content_of, expected, is_frame
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.explain import explained
-from streamjoin.plan.enrich.planner import SemiPlan
+from streamjoin.plan.enrich.planner import EnrichPlan
 
 if TYPE_CHECKING:
     from streamjoin.spark import DataFrame, StreamingQuery
@@ -94,7 +94,7 @@ def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
         raise type(error)(f"{said}: {error}") from error
 
 
-def _staged(plan: SemiPlan, checkpoint: str | None) -> StagedVersion | None:
+def _staged(plan: EnrichPlan, checkpoint: str | None) -> StagedVersion | None:
     """The newest version beside a checkpoint, if there is one."""
     if checkpoint is None:
         return None
@@ -107,7 +107,7 @@ def _staged(plan: SemiPlan, checkpoint: str | None) -> StagedVersion | None:
 class Enriched:
     """A stream joined with master data, planned and checked; start it where the data is."""
 
-    plan: SemiPlan
+    plan: EnrichPlan
 
     def explain(
         self,
@@ -129,7 +129,7 @@ class Enriched:
         }
         return explained(self.plan, contents, format, expected(self.plan, rates))
 
-    def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> SemiRun:
+    def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> EnrichRun:
         """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.
 
         Without a folder it is staged in a temporary one, which goes with the run; a snapshot needs the
@@ -141,7 +141,7 @@ class Enriched:
                     f"master {plan.master.name!r} is a Spark DataFrame, which this process cannot read; "
                     "use write(…) or dataframe(…), or give the path of its files"
                 )
-        return SemiRun(self.plan, folder=folder, snapshot=snapshot)
+        return EnrichRun(self.plan, folder=folder, snapshot=snapshot)
 
     def dataframe(self, *, checkpoint: str) -> DataFrame:
         """The result rows, as an ordinary (streaming) DataFrame.
@@ -150,9 +150,9 @@ class Enriched:
         now, if this version of it is not there yet.
         """
         from streamjoin.spark.append_only import append_only
-        from streamjoin.spark.enrich_frame import SparkSemiJoin
+        from streamjoin.spark.enrich_frame import SparkEnrich
 
-        return append_only(SparkSemiJoin.of(self.plan, checkpoint).dataframe())
+        return append_only(SparkEnrich.of(self.plan, checkpoint).dataframe())
 
     def write(
         self, *, rows: Sink, checkpoint: str, trigger: Mapping[str, Any] | None = None
@@ -161,18 +161,18 @@ class Enriched:
 
         `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
         """
-        from streamjoin.spark.enrich_frame import SparkSemiJoin, write
+        from streamjoin.spark.enrich_frame import SparkEnrich, write
 
-        return write(SparkSemiJoin.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
+        return write(SparkEnrich.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
 
     def refresh(self, *, checkpoint: str) -> list[str]:
         """Look at the master data again and stage what is new; returns the ids of the present versions.
 
         A running query with this checkpoint takes a new version in its next batch.
         """
-        from streamjoin.spark.enrich_frame import SparkSemiJoin
+        from streamjoin.spark.enrich_frame import SparkEnrich
 
-        return [one.id for one in SparkSemiJoin.versions(self.plan, checkpoint)]
+        return [one.id for one in SparkEnrich.versions(self.plan, checkpoint)]
 
     def run_until_done(
         self, start: Callable[[DataFrame], StreamingQuery], *, checkpoint: str, most: int = 100

@@ -31,7 +31,7 @@ from streamjoin.local.join import LocalRun
 from streamjoin.plan.advice import advice
 from streamjoin.plan.chain import inner_of
 from streamjoin.plan.cost import Rate
-from streamjoin.plan.enrich.planner import plan_semi
+from streamjoin.plan.enrich.planner import plan_enrich
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.graph.order import plan_edges
 from streamjoin.plan.group_by import grouped
@@ -219,7 +219,7 @@ def join(
     )
     streams = [one for one in inputs if not isinstance(one, Master)]
     if len(streams) < len(inputs):
-        return Enriched(plan_semi(inputs, options, on=on, rates=rates))
+        return Enriched(plan_enrich(inputs, options, on=on, rates=rates))
     if on is not None:
         return Joined(plan_edges(streams, on, options, rates, _lifted))
     if rates is not None:
@@ -310,11 +310,11 @@ class Joined:
         plan = replace(self.plan, spec=replace(self.plan.spec, feeds_join=True))
         if all(stream.source is None for stream in plan.streams):
             return inner_of(plan, name, key, declared), None
-        from streamjoin.spark.chain import passed_on
+        from streamjoin.spark.chain import forward
 
         wired = Joined(plan)._on_spark()  # noqa: SLF001
         inner = inner_of(plan, name, key, declared, buckets=wired.spec.buckets)
-        return inner, passed_on(wired, keys=inner.places is not None)
+        return inner, forward(wired, keys=inner.places is not None)
 
     def _on_spark(self) -> SparkJoin:
         without = [stream.name for stream in self.plan.streams if stream.source is None]

@@ -249,9 +249,9 @@ class Stream:
     punctuation: PunctuationSource | None = None
     on_violation: OnViolation = "drop"
     ttl_us: int | None = None
-    heeded: bool = True  # False: an operator that knows no punctuations takes no notice of them
-    promised: tuple[str, ...] | None = None  # what its promises are about, where that is not its key
-    carried: tuple[str, ...] = ()  # columns that promises name for a later operator
+    uses_punctuations: bool = True  # False: an operator that knows no punctuations takes no notice of them
+    punctuated: tuple[str, ...] | None = None  # what its promises are about, where that is not its key
+    forwarded: tuple[str, ...] = ()  # columns that promises name for a later operator
     later: tuple[tuple[str, ...], ...] = ()  # the keys there that promises may name
     stamps: tuple[str, ...] = ()  # of a join's results: columns of the latest time, and until when they count
     inner: Inner | None = None
@@ -411,7 +411,7 @@ class Stream:
     @property
     def speaks_of(self) -> tuple[str, ...]:
         """The columns that a promise of this stream names."""
-        return self.key if self.promised is None else self.promised
+        return self.key if self.punctuated is None else self.punctuated
 
     @property
     def unnamed(self) -> tuple[str, ...]:
@@ -425,7 +425,7 @@ class Stream:
     @property
     def unheard(self) -> tuple[str, ...]:
         """The columns that a promise must leave open to say something here or to a later operator."""
-        return tuple(name for name in self.speaks_of if name not in (*self.key, *self.carried))
+        return tuple(name for name in self.speaks_of if name not in (*self.key, *self.forwarded))
 
     @property
     def payload(self) -> tuple[str, ...]:

@@ -53,10 +53,10 @@ class Watched:
     label: str
     counts: bool = False  # whether it counts, or gives the joined rows
     held: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in INPUTS})
-    promises: list[int] = field(default_factory=list)  # keys remembered as closed on one input
+    closed_keys: list[int] = field(default_factory=list)  # keys remembered as closed on one input
     groups: list[int] = field(default_factory=list)  # partial counts
     results: list[pa.Table] = field(default_factory=list)
-    announced: list[list[int]] = field(default_factory=list)  # items known to be over
+    propagated: list[list[int]] = field(default_factory=list)  # items known to be over
 
     @property
     def state_rows(self) -> list[int]:
@@ -119,11 +119,11 @@ def run_local(
         for piece in streams.batches(batch_hours):
             watched.results.append(run.step(piece))
             over: list[Any] = [one.patterns[0] for one in run.punctuations()]
-            watched.announced.append([item.value for item in over])
+            watched.propagated.append([item.value for item in over])
             state = run.state()
             for name, rows in state.rows.items():
                 watched.held[name].append(rows)
-            watched.promises.append(state.promises)
+            watched.closed_keys.append(state.closed_keys)
             watched.groups.append(state.groups)
             done += 1
             tick(done)
@@ -149,7 +149,7 @@ def check_answer(watched: Watched, expected: pa.Table) -> None:
     """
     order = _ORDER
     if watched.counts:
-        over = pa.array([item for items in watched.announced for item in items], pa.int64())
+        over = pa.array([item for items in watched.propagated for item in items], pa.int64())
         expected, order = _counted(expected.filter(pc.is_in(expected["item_id"], over))), _ORDER[:1]
     found = pa.concat_tables(watched.results).select(expected.column_names).cast(expected.schema)
     if not found.sort_by(order).equals(expected.sort_by(order)):
@@ -165,7 +165,7 @@ def _counted(results: pa.Table) -> pa.Table:
     return counted.rename_columns({"count_all": "bids", "price_max": "best"})
 
 
-def announced_in(watched: Watched, streams: AuctionStreams) -> Ints:
+def propagated_in(watched: Watched, streams: AuctionStreams) -> Ints:
     """The batch in which each item was announced as over, -1 = not yet; checked to be true.
 
     Announced are, once each, the items whose punctuation has come or whose window has passed, and
@@ -173,7 +173,7 @@ def announced_in(watched: Watched, streams: AuctionStreams) -> Ints:
     """
     auctions, bids = streams.auctions(), streams.bids()
     batch = np.full(streams.items, -1)
-    for number, items in enumerate(watched.announced):
+    for number, items in enumerate(watched.propagated):
         batch[np.array(items, np.int64) - FIRST_ITEM] = number
     over = np.zeros(streams.items, np.bool_)
     over[bids.filter(bids["is_end"])["item_id"].to_numpy() - FIRST_ITEM] = True
@@ -185,7 +185,7 @@ def announced_in(watched: Watched, streams: AuctionStreams) -> Ints:
         for number, rows in enumerate(watched.results)
         for item in [rows["item_id"].to_numpy() - FIRST_ITEM]
     )
-    if sum(map(len, watched.announced)) != over.sum() or np.any((batch >= 0) != over) or at_other_times:
+    if sum(map(len, watched.propagated)) != over.sum() or np.any((batch >= 0) != over) or at_other_times:
         raise InvariantBroken(
             f"the join with {watched.label} announced other items as over than those that are; "
             "please report this with the command you ran"
@@ -218,7 +218,7 @@ def show(streams: AuctionStreams, run: Run, console: Console, out: Path, batch_h
     for watched in both:
         check_answer(watched, expected)
     pwjoin, wjoin = both
-    batch = announced_in(pwjoin, streams)
+    batch = propagated_in(pwjoin, streams)
     total = len(streams.open()) + len(streams.bids())
     counts = pa.concat_tables(pwjoin.results)
     say(
@@ -264,9 +264,9 @@ def _holdings(*joins: Watched) -> Table:
         ("  items, at most", lambda one: max(one.held["open"])),
         ("  bids, at most", lambda one: max(one.held["bid"])),
         ("tuples, on average", lambda one: round(sum(one.state_rows) / len(one.state_rows))),
-        ("promises remembered, at most", lambda one: max(one.promises)),
+        ("promises remembered, at most", lambda one: max(one.closed_keys)),
         ("partial counts, at most", lambda one: max(one.groups)),
-        ("items announced as over", lambda one: sum(map(len, one.announced))),
+        ("items announced as over", lambda one: sum(map(len, one.propagated))),
     ]
     for what, of in figures:
         table.add_row(what, *(f"{of(watched):,}" for watched in joins))
@@ -291,16 +291,16 @@ def _how_early(streams: AuctionStreams, batch: Ints, cuts: Ints) -> list[str]:
     """How long before others could an item be called over, in event time."""
     auctions = streams.auctions()
     by_window = auctions.open_us + streams.window_us
-    announced = batch >= 0
+    propagated = batch >= 0
     at = cuts[batch]
     said = []
-    inside = announced & (auctions.end_us <= by_window)
+    inside = propagated & (auctions.end_us <= by_window)
     if inside.any():
         said.append(
             f"{inside.sum():,} auctions ended inside the window. Each was announced downstream as over, "
             f"a median of {_median_hours(by_window - at, inside)} hours before the window alone would tell."
         )
-    outlasting = announced & ~inside
+    outlasting = propagated & ~inside
     if outlasting.any():
         bids = streams.bids()
         bids = bids.filter(pc.invert(bids["is_end"]))

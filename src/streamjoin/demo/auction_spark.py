@@ -99,7 +99,7 @@ def _collect(watched: Watched) -> Callable[[DataFrame, int], None]:
         rows = found.filter(pc.equal(found["_kind"], "row"))
         watched.results.append(rows.select([name for name in rows.column_names if not name.startswith("_")]))
         over = found.filter(pc.equal(found["_kind"], "punctuation"))
-        watched.announced.append(over["item_id"].to_pylist())
+        watched.propagated.append(over["item_id"].to_pylist())
 
     return each
 
@@ -114,7 +114,7 @@ def _read_metrics(watched: Watched, log: Path) -> None:
             )
         time.sleep(0.1)
     lines = read_log(log)
-    watched.promises = [line["promises"] for line in lines]
+    watched.closed_keys = [line["closed_keys"] for line in lines]
     watched.groups = [line["groups"] for line in lines]
     for name in INPUTS:
         changes = [

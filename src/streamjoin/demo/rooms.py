@@ -45,7 +45,7 @@ class Watched:
 
     label: str
     state_rows: list[int] = field(default_factory=list)
-    promises: list[int] = field(default_factory=list)  # minutes that are over for some sensors of a room
+    closed_keys: list[int] = field(default_factory=list)  # minutes that are over for some sensors of a room
     results: list[pa.Table] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)  # `<input>_<counter>` over all batches
 
@@ -95,7 +95,7 @@ def run_local(
             watched.results.append(run.step(tables))
             state = run.state()
             watched.state_rows.append(sum(state.rows.values()))
-            watched.promises.append(state.promises)
+            watched.closed_keys.append(state.closed_keys)
         tick(number)
     knowing.counted.update(runs[0][1].counters())
     return knowing, ignorant
@@ -155,7 +155,7 @@ def show(streams: RoomStreams, run: Run, console: Console, out: Path, batch_minu
     say(
         f"{len(expected):,} results from {total:,} rows of {streams.hours:g} hours, the same as the batch "
         f"join over all rows gives.\nTuples held at the end: {knowing.state_rows[-1]:,} (at most "
-        f"{max(knowing.state_rows):,}, and {max(knowing.promises):,} minutes that were over for some "
+        f"{max(knowing.state_rows):,}, and {max(knowing.closed_keys):,} minutes that were over for some "
         f"of their sensors), by {ignorant.label} {ignorant.state_rows[-1]:,}.\n"
     )
     console.print(_where_they_went(knowing.counted))

@@ -89,7 +89,7 @@ def _note(progress: Any, watched: Watched) -> None:
         return
     found = metrics.asDict()
     watched.state_rows.append(int(found["state_rows"]))
-    watched.promises.append(int(found["promises"]))
+    watched.closed_keys.append(int(found["closed_keys"]))
     for name in VALUES:
         for counter in ("rows", "dropped", "purged", "invalidated"):
             watched.counted[f"{name}_{counter}"] += int(found[f"{name}_{counter}"])

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
 from streamjoin.columnar.keys import equal_at
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import MergePolicy, Part, RunNames, Side
+from streamjoin.state.sorted_runs import CompactionPolicy, Part, RunNames, SortedRuns
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,15 +43,15 @@ class Values:
     rows: Ints
 
 
-class MasterCache:
+class TableCache:
     """Values and their master rows; `absent` are values without any."""
 
-    def __init__(self, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
-        self.rows = Side("cache", layout, names, policy)
-        self.absent = Side("absent", layout.keys_only, names, policy)
+    def __init__(self, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
+        self.rows = SortedRuns("cache", layout, names, policy)
+        self.absent = SortedRuns("absent", layout.keys_only, names, policy)
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[SortedRuns, SortedRuns]:
         return self.rows, self.absent
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class MasterCache:
     @property
     def value_bytes(self) -> float:
         """What a value without rows takes."""
-        held = self.absent.live_rows + self.absent.dead_rows
+        held = self.absent.live_rows + self.absent.tombstoned_rows
         return 8.0 + (self.absent.nbytes / held if held else 16.0 * len(self.absent.layout.key_types))
 
     def clear(self) -> None:
@@ -97,7 +97,7 @@ class MasterCache:
                 mine = new[by_key.groups.of_rows()]
                 if mine.any():
                     side.adopt(Part(by_key.where(mine), arrived=marks[mine]))
-                    side.merge_due()
+                    side.compact_due()
                 added += int(np.count_nonzero(new))
         return added
 
@@ -124,9 +124,9 @@ class MasterCache:
             groups = run.batch.groups
             alive = run.alive(groups.start)
             gone += int(np.count_nonzero(alive & ~keep))
-            run.kill_stretches(groups.start[~keep], groups.count[~keep])
+            run.delete_groups(groups.start[~keep], groups.count[~keep])
         for side in self.sides:
-            side.drop_dead()
+            side.drop_tombstoned()
         return gone
 
     def fade(self, clock: int, *, forget: bool) -> None:
@@ -150,9 +150,9 @@ def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
 
 def _living(hit: Hit) -> Hit:
     """Without the values that were let go of: all rows of a value are dead, or none."""
-    if hit.run.dead is None or len(hit.probe) == 0:
+    if hit.run.tombstones is None or len(hit.probe) == 0:
         return hit
-    alive = ~hit.run.dead[hit.start]
+    alive = ~hit.run.tombstones[hit.start]
     return Hit(hit.run, hit.probe[alive], hit.start[alive], hit.count[alive])
 
 

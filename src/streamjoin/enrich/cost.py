@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamjoin.columnar.batch import Batch
-from streamjoin.enrich.operator import Master, SemiSpec, SemiStreamJoin
+from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, Master
 from streamjoin.errors import InvalidJoin
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ def _least_squares(features: Floats, wanted: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class SemiLoad:
+class EnrichLoad:
     """Master data, a stream, and how they are joined: what the costs depend on."""
 
     rows: int
@@ -125,7 +125,7 @@ class SemiLoad:
     value_bytes: float = 24.0  # of a value in the cache that has no rows
 
     @classmethod
-    def of(cls, spec: SemiSpec, master: Master, *, tuple_bytes: float, skew: float = 0.0) -> SemiLoad:
+    def of(cls, spec: EnrichSpec, master: Master, *, tuple_bytes: float, skew: float = 0.0) -> EnrichLoad:
         """The load of a join with tuples of that many bytes."""
         return cls(
             master.rows,
@@ -232,11 +232,11 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class SemiModel:
+class EnrichCostModel:
     """Calibrated costs and a load: memory from rate and rate from memory."""
 
     costs: LoopCosts
-    load: SemiLoad
+    load: EnrichLoad
 
     def loop_seconds(self, w: float, hit_rate: float | None = None) -> float:
         """c_loop for w tuples."""
@@ -277,7 +277,7 @@ def _largest(holds: Callable[[float], bool]) -> float:
 
 
 def watch(
-    join: SemiStreamJoin, draw: Callable[[int], Batch], w: int, turns: int, clock: Clock = perf_counter
+    join: EnrichJoin, draw: Callable[[int], Batch], w: int, turns: int, clock: Clock = perf_counter
 ) -> Turns:
     """Some turns of a loop that reads a piece a batch, timed; new tuples are drawn outside of the time."""
     parts = [draw(w) for _ in range(turns)]
@@ -292,7 +292,7 @@ def watch(
     hits = (join.counts.hits - before.hits) / turns
     read = (join.counts.bytes_read - before.bytes_read) / turns
     master = join.newest.master
-    seen = SemiLoad.of(join.spec, master, tuple_bytes=0.0)
+    seen = EnrichLoad.of(join.spec, master, tuple_bytes=0.0)
     keys = float(np.mean([len(part.sorted().groups) for part in parts]))
     waited = w - hits
     b = master.rows / seen.pieces
@@ -311,7 +311,7 @@ def read_byte_seconds(master: Master, clock: Clock = perf_counter) -> float:
 
 
 def calibrate(
-    spec: SemiSpec,
+    spec: EnrichSpec,
     masters: Sequence[Master],
     draws: Sequence[Callable[[int], Batch]],
     ws: Sequence[int],
@@ -329,7 +329,7 @@ def calibrate(
         pieces = len(master.piece_bytes)
         turns = pieces * (_CYCLES if spec.caches else 1)
         for draw in draws:
-            join = SemiStreamJoin(replace(spec, cycle_batches=pieces), master)
+            join = EnrichJoin(replace(spec, cycle_batches=pieces), master)
             for w in ws:
                 watch(join, draw, w, turns)
                 seen.append(watch(join, draw, w, turns, clock))

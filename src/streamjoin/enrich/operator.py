@@ -26,15 +26,15 @@ import pyarrow as pa
 from streamjoin.columnar.assemble import assemble, pad
 from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.columnar.match import bounded_slices, expand
-from streamjoin.enrich.cache import Floats, MasterCache, Values
+from streamjoin.enrich.cache import Floats, TableCache, Values
 from streamjoin.enrich.paper_scan import PaperReading
 from streamjoin.enrich.scan import OrderedReading, Reading
-from streamjoin.enrich.spec import Division, Master, SemiCounters, SemiSpec
+from streamjoin.enrich.spec import Division, EnrichCounters, EnrichSpec, Master
 from streamjoin.errors import InvalidJoin
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import MergePolicy, RunNames, Side
+from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
-__all__ = ["Division", "Master", "SemiCounters", "SemiSpec", "SemiStreamJoin"]
+__all__ = ["Division", "EnrichCounters", "EnrichJoin", "EnrichSpec", "Master"]
 
 _EVICTION_CYCLES = 10
 _EVICTION_STEPS = 50  # of a full cache, at least: it is written anew
@@ -42,18 +42,20 @@ _COUNTED_EVERY = 8
 _CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
 _WAITING_SHARE = 0.02  # of the memory stays for what waits, whatever pays
 _SHRINK_TO = 0.8  # of that, when the least met values leave to make room
-_MERGING = MergePolicy(fanout=8, run_bytes=8 << 20, dead_share=0.02)  # what was evicted frees its memory
+_MERGING = CompactionPolicy(
+    fanout=8, run_bytes=8 << 20, tombstone_share=0.02
+)  # what was evicted frees its memory
 
 
-class SemiStreamJoin:
+class EnrichJoin:
     """One such join, or one hash bucket of it, at work."""
 
-    def __init__(self, spec: SemiSpec, master: Master) -> None:
+    def __init__(self, spec: EnrichSpec, master: Master) -> None:
         self.spec = spec
         self.names = RunNames()
-        self.cache = MasterCache(spec.master, self.names, _MERGING)
-        self.room = Side("room", spec.stream, self.names, _MERGING)
-        self.counts = SemiCounters()
+        self.cache = TableCache(spec.master, self.names, _MERGING)
+        self.room = SortedRuns("room", spec.stream, self.names, _MERGING)
+        self.counts = EnrichCounters()
         self.clock = 0  # pieces passed
         self.steps = 0  # batches
         self.shrunk_at = (0, 0)  # clock and steps when values last left a full cache
@@ -74,7 +76,7 @@ class SemiStreamJoin:
     def new_run(self, tag: str, rows: Batch) -> Run:
         """Sorted rows under a name of their own."""
         run = Run(self.names.next(tag), rows)
-        self.names.residency.admit(run)
+        self.names.memory_manager.admit(run)
         return run
 
     # What comes in
@@ -137,9 +139,9 @@ class SemiStreamJoin:
         for run in list(self.room.runs):
             rows = run.live_between(-(1 << 63) + 1, progress - self.spec.wait_us)
             if len(rows):
-                run.kill(rows)
+                run.delete(rows)
                 yield from self.leave(run.batch, rows, self.newest.master.version)
-        self.room.drop_dead()
+        self.room.drop_tombstoned()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Read on until nothing waits; the waiting room stays."""

@@ -26,7 +26,7 @@ from streamjoin.enrich.scan import Chunk, Reading
 from streamjoin.state.run import Run, match
 
 if TYPE_CHECKING:
-    from streamjoin.enrich.operator import SemiStreamJoin
+    from streamjoin.enrich.operator import EnrichJoin
 
 COUNTING, SWITCHING, PHASING_OUT = "counting", "switching", "phasing out"
 _NEXT = {COUNTING: SWITCHING, SWITCHING: PHASING_OUT, PHASING_OUT: COUNTING}
@@ -51,7 +51,7 @@ class PaperReading(Reading):
     def switching_bytes(self) -> int:
         return max(sum(run.nbytes for run in self.switching), self.reserved_bytes)
 
-    def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
+    def visit(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         if not self.busy:
             self._move_on(join)
             return
@@ -77,7 +77,7 @@ class PaperReading(Reading):
             self._remember_absent(join, chunk, alone)
             yield from join.unmatched(chunk.rows, alone, self)
 
-    def end_of_cycle(self, join: SemiStreamJoin) -> None:
+    def end_of_cycle(self, join: EnrichJoin) -> None:
         if self is not join.newest or not join.spec.caches:
             return
         if self.state == COUNTING and self.candidates is not None:
@@ -90,13 +90,13 @@ class PaperReading(Reading):
         self.state = _NEXT[self.state]
         join.end_cycle(self.cycle, waits=1.0)
 
-    def _begin_counting(self, join: SemiStreamJoin) -> None:
+    def _begin_counting(self, join: EnrichJoin) -> None:
         waiting = [chunk.rows.only_keys() for chunk in self.chunks]
         keys = concat(join.spec.stream.keys_only, waiting).sorted().distinct_keys()
         self.candidates = join.new_run("candidates", keys) if len(keys) else None
         self.rows_of = np.zeros(len(keys), np.int64)
 
-    def _count_or_collect(self, join: SemiStreamJoin, piece: Batch) -> None:
+    def _count_or_collect(self, join: EnrichJoin, piece: Batch) -> None:
         if self.candidates is None or self.state == PHASING_OUT:
             return
         hit = match(piece, self.candidates)
@@ -106,7 +106,7 @@ class PaperReading(Reading):
             rows = expand(piece.groups.start[hit.probe], piece.groups.count[hit.probe])[1]
             self.switching.append(join.new_run("switching", piece.take(rows)))
 
-    def _decide(self, join: SemiStreamJoin) -> None:
+    def _decide(self, join: EnrichJoin) -> None:
         """Which of the counted values move: those that take less memory in the cache than waiting."""
         if self.candidates is None:
             return
@@ -116,7 +116,7 @@ class PaperReading(Reading):
         self.reserved_bytes = int(join.cache_cost(self.rows_of[worth]).sum())
         self.candidates = join.new_run("candidates", keys) if len(keys) else None
 
-    def _met(self, join: SemiStreamJoin, rows: Batch) -> Ints:
+    def _met(self, join: EnrichJoin, rows: Batch) -> Ints:
         """For each key of sorted rows, the tuples of it that wait."""
         keys = Run("keys", rows.distinct_keys())
         waiting = np.zeros(len(keys), np.int64)
@@ -125,7 +125,7 @@ class PaperReading(Reading):
             waiting[hit.start] += chunk.rows.groups.count[hit.probe]
         return waiting
 
-    def _remember_absent(self, join: SemiStreamJoin, chunk: Chunk, alone: Ints) -> None:
+    def _remember_absent(self, join: EnrichJoin, chunk: Chunk, alone: Ints) -> None:
         if not join.spec.caches or self is not join.newest or len(alone) == 0:
             return
         tuples = chunk.rows.take(alone)

@@ -29,7 +29,7 @@ from streamjoin.enrich.spec import Master
 from streamjoin.state.run import Run, match
 
 if TYPE_CHECKING:
-    from streamjoin.enrich.operator import SemiStreamJoin
+    from streamjoin.enrich.operator import EnrichJoin
 
 
 @dataclass
@@ -72,14 +72,14 @@ class Reading(ABC):
         return len(self.master.piece_bytes)
 
     @abstractmethod
-    def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
+    def visit(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         """The piece at the position meets who waits for it, and the position moves on."""
 
     @abstractmethod
-    def end_of_cycle(self, join: SemiStreamJoin) -> None:
+    def end_of_cycle(self, join: EnrichJoin) -> None:
         """Every piece was passed once more."""
 
-    def _move_on(self, join: SemiStreamJoin) -> None:
+    def _move_on(self, join: EnrichJoin) -> None:
         self.position += 1
         if self.position >= self.pieces:
             self.position = 0
@@ -91,7 +91,7 @@ class Reading(ABC):
 class OrderedReading(Reading):
     """Pieces are ranges of hashes: each tuple waits for one."""
 
-    def visit(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
+    def visit(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         parts = [self._part(chunk, self.position) for chunk in self.chunks]
         tuples = concat(join.spec.stream, parts)
         self.waiting -= len(tuples)  # their place is free for values that move into the cache
@@ -102,7 +102,7 @@ class OrderedReading(Reading):
         self._move_on(join)
         self._let_go_of_answered(join)
 
-    def answer_all(self, join: SemiStreamJoin) -> Iterator[pa.RecordBatch]:
+    def answer_all(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         """All that wait are answered now, piece by piece; the position stays."""
         parts = [
             chunk.rows.slice(start, stop - start)
@@ -141,7 +141,7 @@ class OrderedReading(Reading):
         cuts = self._cuts_of(chunk)
         return chunk.rows.slice(int(cuts[piece]), int(cuts[piece + 1] - cuts[piece]))
 
-    def _let_go_of_answered(self, join: SemiStreamJoin) -> None:
+    def _let_go_of_answered(self, join: EnrichJoin) -> None:
         """Chunks that have met all their pieces go; of one of which a third is answered the rest stays."""
         kept = []
         for chunk in self.chunks:
@@ -154,7 +154,7 @@ class OrderedReading(Reading):
                 kept.append(chunk)
         self.chunks = kept
 
-    def _meet(self, join: SemiStreamJoin, piece: int, tuples: Batch) -> Iterator[pa.RecordBatch]:
+    def _meet(self, join: EnrichJoin, piece: int, tuples: Batch) -> Iterator[pa.RecordBatch]:
         """Sorted tuples with the piece that has all rows of theirs, if there are any."""
         whole = join.is_cheaper_whole(len(tuples.groups), self.master.piece_bytes[piece], self.master)
         if whole:
@@ -184,6 +184,6 @@ class OrderedReading(Reading):
                 rows.take(present), tuples.distinct_keys().where(absent), (met, count[absent])
             )
 
-    def end_of_cycle(self, join: SemiStreamJoin) -> None:
+    def end_of_cycle(self, join: EnrichJoin) -> None:
         if self is join.newest:
             join.end_cycle(self.cycle, waits=0.5)

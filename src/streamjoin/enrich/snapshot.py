@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from streamjoin.columnar.batch import Layout
-from streamjoin.enrich.operator import SemiStreamJoin
+from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.paper_scan import PaperReading
 from streamjoin.enrich.scan import Chunk, OrderedReading, Reading
-from streamjoin.enrich.spec import Master, SemiCounters, SemiSpec
+from streamjoin.enrich.spec import EnrichCounters, EnrichSpec, Master
 from streamjoin.join.persistence.snapshot import as_value, entry_of, run_of
 from streamjoin.state.codec import SNAPSHOT, decode
 from streamjoin.state.manifest import Manifest, RunEntry
-from streamjoin.state.memory import Keeper
+from streamjoin.state.memory import RunStore
 from streamjoin.state.run import Run
 from streamjoin.state.stores import Values
 
 Tiers = dict[str, list[list[RunEntry]]]
 
 
-def store(join: SemiStreamJoin, save: Callable[[Run], str]) -> Manifest:
+def store(join: EnrichJoin, save: Callable[[Run], str]) -> Manifest:
     """The manifest of the state between two batches; `save` says under which name each run is stored."""
     tiers: Tiers = {
         side.tag: [[entry_of(run, save(run)) for run in tier] for tier in side.tiers]
@@ -44,7 +44,7 @@ def store(join: SemiStreamJoin, save: Callable[[Run], str]) -> Manifest:
     return Manifest(join.spec.identity(), tiers, _facts(join))
 
 
-def _facts(join: SemiStreamJoin) -> dict[str, Any]:
+def _facts(join: EnrichJoin) -> dict[str, Any]:
     return {
         "step": join.names.step,
         "clock": join.clock,
@@ -80,18 +80,18 @@ def _reading_to_json(reading: Reading) -> dict[str, Any]:
 
 
 def restore(
-    spec: SemiSpec, manifest: Manifest, keeper: Keeper, master_of: Callable[[str], Master]
-) -> SemiStreamJoin:
+    spec: EnrichSpec, manifest: Manifest, run_store: RunStore, master_of: Callable[[str], Master]
+) -> EnrichJoin:
     """The join as it was when the manifest was made; the keeper has its runs, `master_of` its versions."""
     manifest.check_identity(spec.identity())
     facts = manifest.facts
     masters = [master_of(saved["version"]) for saved in facts["readings"]]
-    join = SemiStreamJoin(spec, masters[0])
-    join.names.residency.keeper = keeper
+    join = EnrichJoin(spec, masters[0])
+    join.names.memory_manager.run_store = run_store
 
     def runs(tag: str, layout: Layout) -> list[list[Run]]:
         return [
-            [run_of(entry, layout, join.names.residency) for entry in tier]
+            [run_of(entry, layout, join.names.memory_manager) for entry in tier]
             for tier in manifest.tiers.get(tag, ())
         ]
 
@@ -101,7 +101,7 @@ def restore(
     join.clock, join.steps, join.shrunk_at = facts["clock"], facts["steps"], tuple(facts["shrunk at"])
     join.latest_us, join.tuple_bytes, join.looks_up = facts["latest"], facts["tuple bytes"], facts["looks up"]
     join.short_at, join.waited_bytes = facts["short at"], tuple(facts["waited"])
-    join.counts = SemiCounters(**facts["counts"])
+    join.counts = EnrichCounters(**facts["counts"])
     join.readings = [
         _reading(number, saved, master, runs, spec)
         for number, (saved, master) in enumerate(zip(facts["readings"], masters, strict=True))
@@ -110,7 +110,7 @@ def restore(
 
 
 def _reading(
-    number: int, saved: dict[str, Any], master: Master, runs: Callable[[str, Layout], Any], spec: SemiSpec
+    number: int, saved: dict[str, Any], master: Master, runs: Callable[[str, Layout], Any], spec: EnrichSpec
 ) -> Reading:
     [waiting] = runs(f"chunks {number}", spec.stream)
     chunks = [Chunk(run, left) for run, left in zip(waiting, saved["left"], strict=True)]
@@ -124,13 +124,13 @@ def _reading(
     return PaperReading(*known, saved["state"], moving, rows_of, switching, saved["reserved"])
 
 
-def to_bytes(join: SemiStreamJoin) -> bytes:
+def to_bytes(join: EnrichJoin) -> bytes:
     """The whole state as one value."""
     return as_value(lambda save: store(join, save))
 
 
-def from_bytes(spec: SemiSpec, value: bytes, master_of: Callable[[str], Master]) -> SemiStreamJoin:
+def from_bytes(spec: EnrichSpec, value: bytes, master_of: Callable[[str], Master]) -> EnrichJoin:
     """The join that `to_bytes` wrote."""
     header, (manifest, *parts) = decode(SNAPSHOT, value)
-    keeper = Values(dict(zip(header["runs"], parts, strict=True)))
-    return restore(spec, Manifest.decode(manifest), keeper, master_of)
+    run_store = Values(dict(zip(header["runs"], parts, strict=True)))
+    return restore(spec, Manifest.decode(manifest), run_store, master_of)

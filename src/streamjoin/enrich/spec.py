@@ -44,7 +44,7 @@ class Master(Protocol):
 
 
 @dataclass(frozen=True)
-class SemiSpec:
+class EnrichSpec:
     """A stream and master data on a common key; the sizes are those of one bucket."""
 
     stream: Layout
@@ -100,7 +100,7 @@ class Division:
 
 
 @dataclass(slots=True)
-class SemiCounters:
+class EnrichCounters:
     """What happened, in stream tuples unless the name says otherwise."""
 
     rows: int = 0

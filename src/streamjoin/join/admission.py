@@ -18,10 +18,10 @@ from streamjoin.columnar.keys import equal_at
 from streamjoin.errors import BadInput, PunctuationViolated
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.spec import InputSpec
-from streamjoin.state.closed_keys import Promises
+from streamjoin.state.closed_keys import ClosedKeys
 
-Reason = Literal["late", "after_promise", "duplicate_key", "null_time"]
-REASONS: tuple[Reason, ...] = ("null_time", "late", "duplicate_key", "after_promise")
+Reason = Literal["late", "after_punctuation", "duplicate_key", "null_time"]
+REASONS: tuple[Reason, ...] = ("null_time", "late", "duplicate_key", "after_punctuation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Admitted:
 
 
 def admit(
-    number: int, spec: InputSpec, arrivals: Arrivals, promises: Promises, *, late_before: int | None
+    number: int, spec: InputSpec, arrivals: Arrivals, closed_keys: ClosedKeys, *, late_before: int | None
 ) -> Admitted:
     """Sort out one input's rows of one batch.
 
@@ -73,14 +73,14 @@ def admit(
         if late_before is not None:
             blame("late", rows.time < late_before)
     order = None
-    if not promises.empty or spec.unique:
+    if not closed_keys.empty or spec.unique:
         order = rows.sort_order()
         by_key = rows.sorted()
         if spec.unique:
-            blame("duplicate_key", _on_rows(promises.seen.contains(by_key), by_key, order))
-        blame("after_promise", _on_rows(promises.closed_by_promise(by_key), by_key, order))
+            blame("duplicate_key", _on_rows(closed_keys.seen.contains(by_key), by_key, order))
+        blame("after_punctuation", _on_rows(closed_keys.closed_by_punctuation(by_key), by_key, order))
     if spec.partitions == 1:  # else a promise counts only once several partitions have made it
-        blame("after_promise", arrivals.after_own_promise())
+        blame("after_punctuation", arrivals.after_own_punctuation())
     if spec.unique and order is not None:
         taking_part = np.logical_or.reduce([free, *(reasons[reason] for reason in kept & reasons.keys())])
         blame("duplicate_key", _repeats(rows, order, taking_part, arrivals.rows_at))
@@ -165,7 +165,7 @@ def _failure(spec: InputSpec, arrivals: Arrivals, row: int, reason: Reason) -> E
         "late": "came later than its declared lateness allows",
         "duplicate_key": "is a second tuple of a key declared unique; the first is "
         + _first_of(arrivals, row),
-        "after_promise": "came after a promise that no more tuples of its key would come, which is "
+        "after_punctuation": "came after a promise that no more tuples of its key would come, which is "
         + _promise_of(arrivals, row),
     }[reason]
     error = BadInput if reason in ("null_time", "late") else PunctuationViolated

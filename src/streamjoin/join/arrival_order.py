@@ -173,7 +173,7 @@ class ClusterFollower:
         if not arrived.tracks or arrived.rank is None or arrived.rows_at is None:
             return None
         shares = _Shares(arrived.tracks, self.stream)
-        rows, carried = arrived.rows, len(self.recent)
+        rows, forwarded = arrived.rows, len(self.recent)
         own_partition, age = (column.to_numpy() for column in self.recent.payload)
         position = np.concatenate([-1 - age, shares.before[shares.of_rows(arrived.rows_at)] + arrived.rank])
         partition = np.concatenate([own_partition, arrived.rows_at.partition])
@@ -194,7 +194,7 @@ class ClusterFollower:
         after = np.maximum.accumulate(np.where(reopened, np.arange(len(group)), -1))
         late = after >= np.repeat(start, np.diff(start, append=len(group)))
         behind: Mask = np.zeros(len(rows), np.bool_)
-        behind[source[late & (source >= carried)] - carried] = True
+        behind[source[late & (source >= forwarded)] - forwarded] = True
         on_time = np.where(late, _LOWEST, position)
         last = np.maximum.reduceat(on_time, start) if len(start) else on_time
         age = shares.passed(partition[start]) - 1 - last
@@ -262,10 +262,10 @@ class OrderFollower:
         """Rows that are smaller than what stands more than `slack` tuples before them, in earlier shares."""
         lengths = np.array([len(bar) for bar in bars], np.int64)
         start = np.cumsum(lengths) - lengths
-        flat, carried = np.concatenate(bars), (lengths - 1)[share]
-        counts = np.clip(carried - self.arrival.slack + rank, 0, carried)
+        flat, forwarded = np.concatenate(bars), (lengths - 1)[share]
+        counts = np.clip(forwarded - self.arrival.slack + rank, 0, forwarded)
         behind: Mask = coded < flat[start[share] + counts]
-        late = np.flatnonzero(coded < flat[start[share] + carried])
+        late = np.flatnonzero(coded < flat[start[share] + forwarded])
         for one in np.unique(share[late]):
             rows = late[share[late] == one]
             places = rank[rows] + lengths[one] - np.searchsorted(bars[one], coded[rows], side="right")

@@ -60,8 +60,8 @@ class Arrivals:
     `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
     batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
-    `progress_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
-    that wait for a time. `carried` promises are of other columns (`join.forwarded`).
+    `watermark_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
+    that wait for a time. `forwarded` promises are of other columns (`join.forwarded`).
 
     Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
     `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
@@ -72,7 +72,7 @@ class Arrivals:
     keys: Batch
     patterns: tuple[KeyPatterns, ...] = ()
     latest_us: int | None = None
-    progress_us: int | None = None
+    watermark_us: int | None = None
     null_keys: int = 0
     unkeyed: Batch | None = None
     rows_at: Positions | None = None
@@ -84,7 +84,7 @@ class Arrivals:
     scheduled_patterns: tuple[TimedPatterns, ...] = ()
     tracks: tuple[Track, ...] = ()
     order: Order | None = None
-    carried: pa.RecordBatch | None = None
+    forwarded: pa.RecordBatch | None = None
 
     @classmethod
     def nothing(cls, layout: Layout) -> Arrivals:
@@ -95,7 +95,7 @@ class Arrivals:
         everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
         return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
 
-    def without_promises(self) -> Arrivals:
+    def without_punctuations(self) -> Arrivals:
         """The same for an operator that knows no punctuations; that an input has ended it does know."""
         ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
         return replace(
@@ -105,11 +105,11 @@ class Arrivals:
             patterns=tuple(self.patterns[i] for i in ends),
             patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
             scheduled=None,
-            carried=None,
+            forwarded=None,
             scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
         )
 
-    def after_own_promise(self) -> Mask:
+    def after_own_punctuation(self) -> Mask:
         """Rows that stand behind a promise of this same batch that covers them."""
         behind: Mask = np.zeros(len(self.rows), np.bool_) if self.behind is None else self.behind
         if self.rows_at is None:

@@ -24,7 +24,7 @@ from streamjoin.columnar.assemble import Component
 from streamjoin.columnar.batch import Batch, Ints, Mask
 from streamjoin.join.probe import Probe
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import Side
+from streamjoin.state.sorted_runs import SortedRuns
 
 PARTS = 16  # of the hash space, worked off one at a time
 _SHIFT = 60  # the upper four bits of a hash say its part
@@ -35,7 +35,7 @@ def _part(hashes: Ints) -> Ints:
     return parts
 
 
-class Debts:
+class DeferredMatches:
     """By part of the hash space: up to which turn all is joined, and how many rows owe since."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Debts:
         self.settled: Ints = np.zeros(PARTS, np.int64)
         self.owed: Ints = np.zeros(PARTS, np.int64)
 
-    def owing(self, rows: Batch, others: Sequence[Side]) -> Mask:
+    def owing(self, rows: Batch, others: Sequence[SortedRuns]) -> Mask:
         """Which arriving rows may have partners outside memory."""
         gone: Mask = np.zeros(PARTS, np.bool_)
         for run in (run for side in others for run in side.runs if run.left is not None):
@@ -56,7 +56,7 @@ class Debts:
         """These rows owe."""
         self.owed += np.bincount(_part(rows.hash), minlength=PARTS)
 
-    def in_debt(self, hashes: Ints) -> Mask:
+    def has_deferred(self, hashes: Ints) -> Mask:
         """Which hashes lie in a part that owes."""
         mask: Mask = self.owed[_part(hashes)] > 0
         return mask
@@ -78,7 +78,7 @@ class Debts:
         self.settled, self.owed = np.array(saved["settled"]), np.array(saved["owed"])
 
     def frames(
-        self, part: int, sides: Sequence[Side], windows_us: tuple[int | None, ...], frame_rows: int
+        self, part: int, sides: Sequence[SortedRuns], windows_us: tuple[int | None, ...], frame_rows: int
     ) -> Iterator[list[Component]]:
         """What a part owes: rows that came since it was last worked off, with all that came before them."""
         inputs = range(len(sides))
@@ -92,7 +92,7 @@ class Debts:
                     if owed.any():
                         yield [(batch, numbers[owed]) for batch, numbers in frame]
 
-    def _recent(self, side: Side, part: int) -> Iterator[tuple[Batch, Ints]]:
+    def _recent(self, side: SortedRuns, part: int) -> Iterator[tuple[Batch, Ints]]:
         """Live rows of a part that came since it was worked off, run by run, and their turns."""
         for run in list(side.runs):
             first, last = _part(np.array(run.hash_bounds))
@@ -106,12 +106,12 @@ class Debts:
                 yield run.batch.take(rows), run.arrived[rows]
 
 
-def _owing_runs(sides: Sequence[Side], other: int) -> list[Run]:
+def _owing_runs(sides: Sequence[SortedRuns], other: int) -> list[Run]:
     """Of two inputs the other must have left memory; of more, one of the others."""
     return [run for run in sides[other].runs if len(sides) > 2 or run.left is not None]
 
 
-def _found_in_owing(sides: Sequence[Side], other: int, rows: Batch) -> list[Hit]:
+def _found_in_owing(sides: Sequence[SortedRuns], other: int, rows: Batch) -> list[Hit]:
     return sides[other].match(rows, _owing_runs(sides, other))
 
 

@@ -5,7 +5,7 @@ no result with y = 7 follows, and the operator that joins y may be told. Until t
 Worked case: b holds (1, 7) and (2, 8) when `<*, 7>` and `<*, 9>` come: 9 goes on at once, 7 when x = 1 lets
 (1, 7) go.
 
-A promise is a row over the input's key columns and its `carried` ones; null is a wildcard. It is kept if it
+A promise is a row over the input's key columns and its `forwarded` ones; null is a wildcard. It is kept if it
 names just the columns of a later key, and so is a single key there, which is forgotten in time. Where several
 partitions of a source, or several buckets of a lower operator, each speak for themselves, it counts when
 all have made it; who made it is the last column.
@@ -27,21 +27,21 @@ from streamjoin.columnar.keys import canonical, hash_keys, valid
 from streamjoin.join.partial_punctuations import first_of_each
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.run import Run, match
-from streamjoin.state.sorted_runs import Side
+from streamjoin.state.sorted_runs import SortedRuns
 
 
-def promise_rows(columns: Sequence[Any], by: Ints) -> pa.RecordBatch:
+def punctuation_rows(columns: Sequence[Any], by: Ints) -> pa.RecordBatch:
     """Promises as they come in: a column for each that may be named, and who made them."""
     names = [*(f"c{i}" for i in range(len(columns))), "by"]
     return pa.RecordBatch.from_arrays([*columns, pa.array(by, pa.int64())], names)
 
 
-class Carried:
+class ForwardedPunctuations:
     """Promises of one input that wait until no tuple they speak of is held; each by whoever made it once."""
 
     def __init__(self, spec: InputSpec) -> None:
         self._spec = spec
-        types = (*spec.layout.key_types, *(spec.layout.payload_types[n] for n in spec.carried))
+        types = (*spec.layout.key_types, *(spec.layout.payload_types[n] for n in spec.forwarded))
         self.layout = Layout(types, payload_types=(pa.int64(),))
         self.rows = self.layout.empty()
         self._seen_gone: int | None = None  # tuples that had left at the last look; None: look again
@@ -49,11 +49,11 @@ class Carried:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, promised: pa.RecordBatch | None) -> None:
+    def add(self, punctuated: pa.RecordBatch | None) -> None:
         """Promises that have come; those that are no later key are not kept."""
-        if promised is None or not self._spec.carried:
+        if punctuated is None or not self._spec.forwarded:
             return
-        *columns, by = promised.columns
+        *columns, by = punctuated.columns
         columns = [canonical(c.cast(dtype)) for c, dtype in zip(columns, self.layout.key_types, strict=True)]
         named = np.stack([valid([column]) for column in columns])
         useful: Mask = np.zeros(len(by), np.bool_)
@@ -64,21 +64,21 @@ class Carried:
         first = first_of_each(together.groups.of_rows(), together.payload[0].to_numpy())
         self.rows, self._seen_gone = together.take(first), None
 
-    def take(self, side: Side, gone: int) -> list[Any] | None:
+    def take(self, side: SortedRuns, gone: int) -> list[Any] | None:
         """The promises that may go on now, a column for each that may be named; they wait no longer."""
         if len(self.rows) == 0 or gone == self._seen_gone:
             return None
         self._seen_gone = gone
-        promises = self.rows.take(self.rows.groups.start)
+        closed_keys = self.rows.take(self.rows.groups.start)
         free = self.rows.groups.count >= self._spec.partitions
-        for named, some in _alike(promises.keys, np.flatnonzero(free)):
-            free[some] = ~self._held(side, named, [promises.keys[n].take(pa.array(some)) for n in named])
+        for named, some in _alike(closed_keys.keys, np.flatnonzero(free)):
+            free[some] = ~self._held(side, named, [closed_keys.keys[n].take(pa.array(some)) for n in named])
         if not free.any():
             return None
         self.rows = self.rows.where(~free[self.rows.groups.of_rows()])
-        return list(promises.where(free).keys)
+        return list(closed_keys.where(free).keys)
 
-    def _held(self, side: Side, named: Sequence[int], values: list[Any]) -> Mask:
+    def _held(self, side: SortedRuns, named: Sequence[int], values: list[Any]) -> Mask:
         """Which of the values of the named columns a live tuple has."""
         layout = Layout(tuple(column.type for column in values))
         asked = layout.batch([pa.array(hash_keys(values)), *values])
@@ -95,7 +95,7 @@ class Carried:
     def _column(self, batch: Batch, number: int) -> Any:
         """A column that may be named, of the input's tuples."""
         width = len(self._spec.layout.key_types)
-        return batch.keys[number] if number < width else batch.payload[self._spec.carried[number - width]]
+        return batch.keys[number] if number < width else batch.payload[self._spec.forwarded[number - width]]
 
 
 def _projected(run: Run, columns: list[Any], layout: Layout) -> Batch:

@@ -12,28 +12,28 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from streamjoin.join.eviction import LettingGo
-from streamjoin.join.outputs import Output, PassedOn, Reached
-from streamjoin.join.watermarks import NO_PROGRESS
+from streamjoin.join.eviction import Eviction
+from streamjoin.join.outputs import Forwarded, Output, OutputWatermark
+from streamjoin.join.watermarks import NO_WATERMARK
 
 
-def passed_on(join: LettingGo) -> Iterator[Output]:
+def forward(join: Eviction) -> Iterator[Output]:
     """At the end of a batch; nothing while results of any value and time may still follow."""
-    if join.debts is not None and join.debts.owed.any():
+    if join.deferred is not None and join.deferred.owed.any():
         return
-    for i, carried in enumerate(join.carried):
+    for i, forwarded in enumerate(join.forwarded):
         counters = join.counters[i]
-        told = carried.take(join.sides[i], counters.purged + counters.invalidated + counters.expired)
+        told = forwarded.take(join.sides[i], counters.purged + counters.invalidated + counters.expired)
         if told is not None:
             payload = join.spec.payload_names(i)
-            names = [*join.spec.key_names, *(payload[n] for n in join.spec.inputs[i].carried)]
-            yield PassedOn(pa.RecordBatch.from_arrays(told, names))
-    reached = progress_of_results(join)
-    if join.spec.stamps and reached > NO_PROGRESS:
-        yield Reached(reached)
+            names = [*join.spec.key_names, *(payload[n] for n in join.spec.inputs[i].forwarded)]
+            yield Forwarded(pa.RecordBatch.from_arrays(told, names))
+    watermarks = output_watermark(join)
+    if join.spec.stamps and watermarks > NO_WATERMARK:
+        yield OutputWatermark(watermarks)
 
 
-def progress_of_results(join: LettingGo) -> int:
+def output_watermark(join: Eviction) -> int:
     """The time before which no later result will be."""
-    open_ = [at for at, ended in zip(join.reached, join.progress.ended, strict=True) if not ended]
-    return min(open_, default=NO_PROGRESS)
+    open_ = [at for at, ended in zip(join.watermarks, join.own_watermarks.ended, strict=True) if not ended]
+    return min(open_, default=NO_WATERMARK)

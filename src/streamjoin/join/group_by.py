@@ -1,7 +1,7 @@
 """Group by: what the results of a key add up to, given the moment the key is finished.
 
 The rows that a join gives become accumulators (`aggregates`), one row per group and batch, and are
-kept like everything else: as sorted immutable runs of a `Side`, in the same manifest. When the join
+kept like everything else: as sorted immutable runs of a `SortedRuns`, in the same manifest. When the join
 says that a key is finished its accumulators are taken out, combined, and leave as the final rows of
 its groups, before the punctuation for the key. Worked case: item 180 gets 2 bids, then 1, then "no
 more bids for item 180": partial rows (180, 2) and (180, 1) are held, then (180, 3) leaves and
@@ -27,9 +27,9 @@ import numpy as np
 from streamjoin.columnar.batch import Batch, Ints, concat
 from streamjoin.columnar.keys import valid
 from streamjoin.join.group_spec import Grouping
-from streamjoin.join.outputs import Finished, Output, Results
+from streamjoin.join.outputs import FinishedKeys, Output, Results
 from streamjoin.state.run import Run
-from streamjoin.state.sorted_runs import MergePolicy, Part, RunNames, Side, Tier
+from streamjoin.state.sorted_runs import CompactionPolicy, Part, RunNames, SortedRuns, Tier
 
 KEYED = "g"  # the tag of the side whose rows have a key
 UNKEYED = "gn"  # the tag of the side whose rows have no key
@@ -38,10 +38,10 @@ _PENDING_ROWS = 1 << 16  # results that wait to be combined together
 _FRAME_BYTES = 8 << 20  # of final rows: lists can be long
 
 
-class Partials(Side):
+class Partials(SortedRuns):
     """Partial rows; whatever becomes one run is combined first."""
 
-    def __init__(self, tag: str, grouping: Grouping, names: RunNames, policy: MergePolicy) -> None:
+    def __init__(self, tag: str, grouping: Grouping, names: RunNames, policy: CompactionPolicy) -> None:
         super().__init__(tag, grouping.layout, names, replace(policy, fanout=min(policy.fanout, _FANOUT)))
         self._grouping = grouping
 
@@ -53,14 +53,14 @@ class Partials(Side):
         parts = []
         for run, rows in runs:
             parts.append(run.batch.take(rows))
-            run.kill(rows)
+            run.delete(rows)
         return self._grouping.combine(concat(self.layout, parts).sorted(in_stretches=True))
 
 
 class GroupBy:
     """The groups of a join, or of one hash bucket of it, that are not final yet."""
 
-    def __init__(self, grouping: Grouping, names: RunNames, policy: MergePolicy) -> None:
+    def __init__(self, grouping: Grouping, names: RunNames, policy: CompactionPolicy) -> None:
         self.grouping = grouping
         self._keyed = Partials(KEYED, grouping, names, policy)
         self._unkeyed = Partials(UNKEYED, grouping, names, policy)
@@ -71,10 +71,10 @@ class GroupBy:
         return sum(side.live_rows for side in self.sides) + sum(map(len, self._pending))
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[SortedRuns, SortedRuns]:
         return self._keyed, self._unkeyed
 
-    def keyed(self) -> Side:
+    def keyed(self) -> SortedRuns:
         """The keys of which something is held."""
         self._put_away()
         return self._keyed
@@ -116,7 +116,7 @@ class GroupBy:
             if isinstance(output, Results):
                 self.absorb(output)
                 continue
-            if isinstance(output, Finished):
+            if isinstance(output, FinishedKeys):
                 yield from self.finish(output.keys)
             yield output
 
@@ -124,4 +124,4 @@ class GroupBy:
         """Leave nothing that only this batch knows."""
         self._put_away()
         for side in self.sides:
-            side.drop_dead()
+            side.drop_tombstoned()

@@ -23,7 +23,7 @@ from streamjoin.declare.stream import Closing, Marked, Stream
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.arrival_order import with_tracks
 from streamjoin.join.arrivals import Arrivals, Positions
-from streamjoin.join.forwarded import promise_rows
+from streamjoin.join.forwarded import punctuation_rows
 from streamjoin.join.statistics.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.closed_keys import KeyPatterns
@@ -89,7 +89,7 @@ class Intake:
             result = with_tracks(self.stream.arrival, result, result.rows_at)
         return result
 
-    def promise(self, patterns: KeyPatterns) -> Arrivals:
+    def punctuation(self, patterns: KeyPatterns) -> Arrivals:
         """A punctuation on the key columns, as arrivals of its own."""
         nothing = Arrivals.nothing(self.layout)
         listed = [_constants(pattern) for pattern in patterns]
@@ -139,21 +139,21 @@ class Intake:
         """A promise, one pattern for each column it names, as arrivals of its own."""
         stream = self.stream
         own = [widened(one, stream.type_of(name), stream.type_of(name)) for name, one in self._named(given)]
-        said = dict(zip(stream.speaks_of, given if stream.promised is None else own, strict=True))
+        said = dict(zip(stream.speaks_of, given if stream.punctuated is None else own, strict=True))
         if all(said[name] == ANY for name in stream.unnamed):
-            return self.promise(self.in_key_types([said.get(name, ANY) for name in stream.key]))
-        columns = [said.get(name, ANY) for name in (*stream.key, *stream.carried)]
+            return self.punctuation(self.in_key_types([said.get(name, ANY) for name in stream.key]))
+        columns = [said.get(name, ANY) for name in (*stream.key, *stream.forwarded)]
         listed = [(None,) if one == ANY else _constants(one) for one in columns]
         nothing = Arrivals.nothing(self.layout)
         if any(values is None for values in listed) or any(said[name] != ANY for name in stream.unheard):
             return nothing  # ranges are not passed on
         rows = list(itertools.product(*(values or () for values in listed)))
-        types = [stream.type_of(name) for name in (*stream.key, *stream.carried)]
+        types = [stream.type_of(name) for name in (*stream.key, *stream.forwarded)]
         arrays = [pa.array([row[i] for row in rows], dtype) for i, dtype in enumerate(types)]
-        return replace(nothing, carried=promise_rows(arrays, np.zeros(len(rows), np.int64)))
+        return replace(nothing, forwarded=punctuation_rows(arrays, np.zeros(len(rows), np.int64)))
 
     def _named(self, given: Sequence[Pattern]) -> list[tuple[str, Pattern]]:
-        return [] if self.stream.promised is None else list(zip(self.stream.speaks_of, given, strict=True))
+        return [] if self.stream.punctuated is None else list(zip(self.stream.speaks_of, given, strict=True))
 
     def told(self, table: pa.Table, result: Arrivals) -> Arrivals:
         """With what a lower join promises of its results: values of columns, null is any value."""
@@ -170,7 +170,7 @@ class Intake:
     def _of_later(self, table: pa.Table, result: Arrivals, marks: _Marks) -> tuple[Arrivals, _Marks]:
         """The punctuation rows that say something of the key, and on their way those for later operators."""
         stream = self.stream
-        if stream.promised is None:
+        if stream.punctuated is None:
             return result, marks
         chosen = pa.array(marks.rows)
 
@@ -182,15 +182,15 @@ class Intake:
 
         about_key = ~named(stream.unnamed)
         keys = [
-            key if name in stream.promised else pa.nulls(len(table), key.type)
+            key if name in stream.punctuated else pa.nulls(len(table), key.type)
             for name, key in zip(stream.key, marks.keys, strict=True)
         ]
         on_way = marks.rows[~about_key & ~named(stream.unheard)]
-        if stream.carried and len(on_way):
-            columns = [self._column(table, name, stream.type_of(name)) for name in stream.carried]
+        if stream.forwarded and len(on_way):
+            columns = [self._column(table, name, stream.type_of(name)) for name in stream.forwarded]
             by = np.zeros(len(table), np.int64) if marks.at is None else marks.at.partition
-            rows = promise_rows([*keys, *columns], by).take(pa.array(on_way))
-            result = replace(result, carried=rows)
+            rows = punctuation_rows([*keys, *columns], by).take(pa.array(on_way))
+            result = replace(result, forwarded=rows)
         return result, _Marks(keys, marks.at, marks.rows[about_key])
 
     def _check_columns(self, table: pa.Table) -> None:

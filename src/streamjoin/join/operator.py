@@ -38,8 +38,8 @@ from streamjoin.columnar.window import latest_and_until
 from streamjoin.join.admission import Violation, admit
 from streamjoin.join.arrival_order import Implied
 from streamjoin.join.arrivals import Arrivals, Positions
-from streamjoin.join.eviction import LettingGo, NewPromise
-from streamjoin.join.forwarding import passed_on
+from streamjoin.join.eviction import Eviction, NewlyClosed
+from streamjoin.join.forwarding import forward
 from streamjoin.join.matches import Matches
 from streamjoin.join.outputs import Output, Results
 from streamjoin.join.probe import Find, Probe
@@ -51,7 +51,7 @@ from streamjoin.state.run import Hit
 _NO_COLUMNS = pa.RecordBatch.from_arrays([], [])
 
 
-class StreamJoin(LettingGo):
+class StreamJoin(Eviction):
     """One join, or one hash bucket of it, at work."""
 
     def process(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
@@ -60,14 +60,14 @@ class StreamJoin(LettingGo):
             yield from self._work(arrivals)
             return
         yield from self.groups.over(self._work(arrivals))
-        if all(self.promises[i].ended for i in self.spec.how.preserved):
+        if all(self.closed_keys[i].ended for i in self.spec.how.preserved):
             yield from self.groups.finish_unkeyed()
         self.groups.end_batch()
 
     def _work(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         self.step += 1
         self.names.begin(self.step)
-        self.names.residency.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
+        self.names.memory_manager.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
         if not self.spec.defers:
             yield from self._defer_no_more()
         queues: list[InputQueue] = []
@@ -89,16 +89,16 @@ class StreamJoin(LettingGo):
         yield from self._advance(arrivals)
         yield from self._keep_schedules()
         yield from self._work_off(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
-        yield from self._settle_due(idle=True, ended=all(self.progress.ended))
-        yield from self._tell()
+        yield from self._settle_due(idle=True, ended=all(self.own_watermarks.ended))
+        yield from self._propagate_patterns()
         if self.spec.feeds_join:
-            yield from passed_on(self)
+            yield from forward(self)
         for side in self.sides:
-            side.drop_dead()
+            side.drop_tombstoned()
         if self.spec.monitored:
             self._calibrate(arrivals)
         self.measured.end_batch()
-        self.names.residency.shrink()
+        self.names.memory_manager.shrink()
 
     def _driver(self, queues: Sequence[InputQueue]) -> Driver:
         """Who chooses in this batch; counted is where what it needs to know is not known yet."""
@@ -126,26 +126,26 @@ class StreamJoin(LettingGo):
         if self.spec.monitored:
             self.monitors[i].see(arrived.rows, arrived.order)
         spec = self.spec.inputs[i]
-        if not spec.heeds_promises:
-            arrived = arrived.without_promises()
-        late_before = self.reached[i] if self.spec.windowed else None
-        admitted = admit(i, spec, arrived, self.promises[i], late_before=late_before)
+        if not spec.uses_punctuations:
+            arrived = arrived.without_punctuations()
+        late_before = self.watermarks[i] if self.spec.windowed else None
+        admitted = admit(i, spec, arrived, self.closed_keys[i], late_before=late_before)
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
         self.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
-        self.carried[i].add(arrived.carried)
+        self.forwarded[i].add(arrived.forwarded)
         for violation in admitted.violations:
             setattr(counters, violation.reason, getattr(counters, violation.reason) + len(violation.rows))
             yield violation
         if arrived.unkeyed is not None and i in self.spec.how.preserved:
-            if self.promises[i].ended and len(arrived.unkeyed):
-                counters.after_promise += len(arrived.unkeyed)
-                yield Violation(i, "after_promise", arrived.unkeyed, kept=False)
+            if self.closed_keys[i].ended and len(arrived.unkeyed):
+                counters.after_punctuation += len(arrived.unkeyed)
+                yield Violation(i, "after_punctuation", arrived.unkeyed, kept=False)
             else:
                 yield from self._padded(i, arrived.unkeyed, np.arange(len(arrived.unkeyed)))
-        keys, keys_at = self.pledges[i].fulfilled(*self._not_closed_yet(i, arrived))
-        patterns, patterns_at = self.pledges[i].fulfilled_patterns(
-            arrived.patterns, arrived.patterns_at, self.promises[i]
+        keys, keys_at = self.partial_punctuations[i].fulfilled(*self._not_closed_yet(i, arrived))
+        patterns, patterns_at = self.partial_punctuations[i].fulfilled_patterns(
+            arrived.patterns, arrived.patterns_at, self.closed_keys[i]
         )
         queue = InputQueue(
             i,
@@ -166,11 +166,11 @@ class StreamJoin(LettingGo):
     def _not_closed_yet(self, i: int, arrived: Arrivals) -> tuple[Batch, Positions | None]:
         """The promised keys; where each must come from several partitions, only those still open."""
         keys, at = arrived.keys, arrived.keys_at
-        if self.spec.inputs[i].partitions == 1 or at is None or self.promises[i].empty:
+        if self.spec.inputs[i].partitions == 1 or at is None or self.closed_keys[i].empty:
             return keys, at
         order = keys.sort_order()
         by_key = keys.take(order)
-        still = order[~np.repeat(self.promises[i].closed(by_key), by_key.groups.count)]
+        still = order[~np.repeat(self.closed_keys[i].closed(by_key), by_key.groups.count)]
         return keys.take(still), at.take(still)
 
     def _turn(self, i: int, rows: Batch, keys: Batch, patterns: Sequence[KeyPatterns]) -> Iterator[Output]:
@@ -192,8 +192,8 @@ class StreamJoin(LettingGo):
         by_key = rows.take(order)
         group = by_key.groups.of_rows()
         for other in self._others(i):
-            if not self.promises[other].empty:
-                awaited[order] |= self.promises[other].closed_by_promise(by_key)[group]
+            if not self.closed_keys[other].empty:
+                awaited[order] |= self.closed_keys[other].closed_by_punctuation(by_key)[group]
         return awaited
 
     # Rows
@@ -203,9 +203,9 @@ class StreamJoin(LettingGo):
         if len(arrived) == 0:
             return
         rows = arrived.sorted()
-        if self.debts is not None:
-            self.debts.turn += 1
-            self.names.residency.turn = self.debts.turn  # a run that leaves from now on was seen
+        if self.deferred is not None:
+            self.deferred.turn += 1
+            self.names.memory_manager.turn = self.deferred.turn  # a run that leaves from now on was seen
         probe = self._probe(i, rows)
         matches = Matches(probe)
         yield from self._results(probe, matches)
@@ -224,7 +224,7 @@ class StreamJoin(LettingGo):
         if i in self.spec.how.preserved:
             yield from self._padded(i, rows, np.flatnonzero(~stored & ~matches.driving))
         flags = matches.driving[stored] if matches.driving.any() else None
-        self.sides[i].append(kept, flags, turn=None if self.debts is None else self.debts.turn)
+        self.sides[i].append(kept, flags, turn=None if self.deferred is None else self.deferred.turn)
         if self.spec.inputs[i].unique:
             yield from self._close_seen(i, rows, stored, probe)
 
@@ -263,39 +263,39 @@ class StreamJoin(LettingGo):
 
     def _with_debts(self, i: int, rows: Batch, stored: Mask) -> Mask:
         """Rows that may have partners outside memory stay until those pairs are given."""
-        if self.debts is None:
+        if self.deferred is None:
             return stored
-        owing = self.debts.owing(rows, [self.sides[other] for other in self._others(i)])
+        owing = self.deferred.owing(rows, [self.sides[other] for other in self._others(i)])
         if not owing.any():
             return stored
-        self.debts.incur(rows.where(owing))
+        self.deferred.incur(rows.where(owing))
         if (owing & ~stored).any():
             self.unsettled.append(rows.where(owing & ~stored).distinct_keys())
         return stored | owing
 
     def _work_off(self, *, blocked: bool) -> Iterator[Output]:
         """Give pairs that are owed: one part while inputs are blocked, all when they have ended."""
-        whole = all(self.progress.ended) or not self.spec.defers
-        if self.debts is None or not (whole or blocked):
+        whole = all(self.own_watermarks.ended) or not self.spec.defers
+        if self.deferred is None or not (whole or blocked):
             return
         windows = tuple(spec.window_us for spec in self.spec.inputs)
-        parts = self.debts.parts(only_largest=not whole)
+        parts = self.deferred.parts(only_largest=not whole)
         for part in parts:
-            for frame in self.debts.frames(part, self.sides, windows, self.spec.frame_rows):
+            for frame in self.deferred.frames(part, self.sides, windows, self.spec.frame_rows):
                 passing, rows = self._passing(frame)
                 if rows.num_rows:
                     self.results += rows.num_rows
                     yield Results(rows, passing)
-            self.debts.settle(part)
+            self.deferred.settle(part)
         if parts:
             yield from self._catch_up()
 
     def _defer_no_more(self) -> Iterator[Output]:
         """A state in which joining waited goes on in a join that does not wait: nothing stays owed."""
-        if self.debts is None:
+        if self.deferred is None:
             return
         yield from self._work_off(blocked=True)
-        self.debts = None
+        self.deferred = None
         for run in (run for side in self.sides for run in side.runs):
             run.arrived = run.left = None
 
@@ -353,10 +353,10 @@ class StreamJoin(LettingGo):
             if self.spec.how.first_match:
                 yield from self._alone(0, run.batch, rows)
             self.calibration.lives[0].gone(np.sort(run.batch.hash[rows]))
-            self.counters[0].purged += run.kill(rows)
-            if len(rows) and not self.promises[0].empty:
+            self.counters[0].purged += run.delete(rows)
+            if len(rows) and not self.closed_keys[0].empty:
                 keys = run.batch.only_keys().take(rows).distinct_keys()
-                touched.append(keys.where(self.promises[0].closed(keys)))
+                touched.append(keys.where(self.closed_keys[0].closed(keys)))
         yield from self._settle_touched(touched)
 
     def _worth_keeping(self, i: int, rows: Batch, probe: Probe) -> Mask:
@@ -366,15 +366,15 @@ class StreamJoin(LettingGo):
         group: Ints | None = None
         for other in self._others(i):
             gone = self._past_window(i, other, rows)
-            if not self.promises[other].empty:
-                closed = self.promises[other].closed(rows)
+            if not self.closed_keys[other].empty:
+                closed = self.closed_keys[other].closed(rows)
                 if closed.any():
                     over |= closed & ~self._present(probe, other, closed)
                     group = rows.groups.of_rows() if group is None else group
                     gone = gone | closed[group]
             useless &= gone
-        if self.spec.inputs[i].on_violation == "keep" and not self.promises[i].empty:
-            over |= self.promises[i].closed(rows) & ~self.sides[i].present(rows)
+        if self.spec.inputs[i].on_violation == "keep" and not self.closed_keys[i].empty:
+            over |= self.closed_keys[i].closed(rows) & ~self.sides[i].present(rows)
         if over.any():
             useless |= over[rows.groups.of_rows()]
         return ~useless
@@ -392,7 +392,7 @@ class StreamJoin(LettingGo):
         span = self.spec.inputs[i].span_us
         if span is None:
             return np.zeros(len(rows), np.bool_)
-        past: Mask = rows.bound < self.reached[other] - span
+        past: Mask = rows.bound < self.watermarks[other] - span
         return past
 
     def _too_old(self, i: int, rows: Batch) -> Mask:
@@ -400,7 +400,7 @@ class StreamJoin(LettingGo):
         ttl = self.spec.inputs[i].ttl_us
         if ttl is None:
             return np.zeros(len(rows), np.bool_)
-        old: Mask = rows.time < self.reached[i] - ttl
+        old: Mask = rows.time < self.watermarks[i] - ttl
         return old
 
     def _close_seen(self, i: int, rows: Batch, stored: Mask, probe: Probe) -> Iterator[Output]:
@@ -410,7 +410,7 @@ class StreamJoin(LettingGo):
         for other in self._others(i):
             touched |= self._present(probe, other, ~touched)
         keys = rows.distinct_keys()
-        if self.debts is not None:
-            touched |= self.debts.in_debt(keys.hash)
-        self.promises[i].see(keys.where(~touched))
-        yield from self._settle(keys.where(touched), NewPromise(i, self.promises[i].see))
+        if self.deferred is not None:
+            touched |= self.deferred.has_deferred(keys.hash)
+        self.closed_keys[i].see(keys.where(~touched))
+        yield from self._settle(keys.where(touched), NewlyClosed(i, self.closed_keys[i].see))

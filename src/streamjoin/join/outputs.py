@@ -29,7 +29,7 @@ class Counters:
     null_time: int = 0
     late: int = 0
     duplicate_key: int = 0
-    after_promise: int = 0
+    after_punctuation: int = 0
     probes: int = 0  # lookups: of each row in the first other input, of each partial result in the next
     intermediate: int = 0  # combinations of its rows with some, not all others
     padded: int = 0
@@ -45,45 +45,45 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedKeys:
     """Keys for which no result follows any more."""
 
     keys: Batch
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedWide:
+class FinishedPatterns:
     """Ranges, patterns or all keys for which no result follows; only for a join that feeds another."""
 
     patterns: tuple[KeyPatterns, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOn:
+class Forwarded:
     """Values of output columns with which no result follows, row by row; null is any value."""
 
-    promises: pa.RecordBatch
+    punctuations: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class OutputWatermark:
     """No result of a later batch has a time before this; only for a join that stamps its results."""
 
     time_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StateSize:
     """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
     and the partial rows of groups that are not final yet.
     """
 
     rows: int
     nbytes: int
-    promises: int
+    closed_keys: int
     waiting: int
     resident_bytes: int
     groups: int = 0
 
 
-Output: TypeAlias = Results | Finished | FinishedWide | PassedOn | Reached | Violation
+Output: TypeAlias = Results | FinishedKeys | FinishedPatterns | Forwarded | OutputWatermark | Violation

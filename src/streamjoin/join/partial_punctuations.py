@@ -13,17 +13,17 @@ import pyarrow as pa
 from streamjoin.columnar.batch import Batch, Ints, Layout, concat
 from streamjoin.join.arrivals import Positions
 from streamjoin.punctuation import Punctuation
-from streamjoin.state.closed_keys import KeyPatterns, Promises, covers, drop_matching
-from streamjoin.state.sorted_runs import MergePolicy, RunNames, Side
+from streamjoin.state.closed_keys import ClosedKeys, KeyPatterns, covers, drop_matching
+from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
 
-class Pledges:
+class PartialPunctuations:
     """Keys by the partitions that have let go of them; each (key, partition) once."""
 
     def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int) -> None:
         self.partitions = partitions
         self.layout = Layout(layout.key_types, payload_types=(pa.int64(),))
-        self.side = Side(tag, self.layout, names, MergePolicy(dead_share=0.0))
+        self.side = SortedRuns(tag, self.layout, names, CompactionPolicy(tombstone_share=0.0))
         self.patterns: dict[str, list[int]] = {}  # text of a pattern: the partitions that made it
 
     def __len__(self) -> int:
@@ -41,14 +41,14 @@ class Pledges:
                 del self.patterns[text]
 
     def fulfilled_patterns(
-        self, patterns: tuple[KeyPatterns, ...], at: Positions | None, promises: Promises
+        self, patterns: tuple[KeyPatterns, ...], at: Positions | None, closed_keys: ClosedKeys
     ) -> tuple[tuple[KeyPatterns, ...], Positions | None]:
-        """Of the patterns now promised, those that count; what `promises` say already needs no pledge."""
+        """Of the patterns now promised, those that count; what `closed_keys` say already needs no pledge."""
         if self.partitions == 1 or at is None:
             return patterns, at
         enough = []
         for pattern, partition in zip(patterns, at.partition.tolist(), strict=True):
-            if promises.say(pattern):
+            if closed_keys.say(pattern):
                 continue
             text = Punctuation(pattern).text()
             made = self.patterns.setdefault(text, [])
@@ -72,15 +72,15 @@ class Pledges:
         for hit in self.side.match(distinct):
             rows = hit.live()[1]
             held.append(hit.run.batch.take(rows))
-            hit.run.kill(rows)
-        all_pledges = concat(self.layout, [*held, new]).sorted()
-        group = all_pledges.groups.of_rows()
-        first = first_of_each(group, all_pledges.payload[0].to_numpy())
-        made = np.bincount(group[first], minlength=len(all_pledges.groups))
+            hit.run.delete(rows)
+        all_partials = concat(self.layout, [*held, new]).sorted()
+        group = all_partials.groups.of_rows()
+        first = first_of_each(group, all_partials.payload[0].to_numpy())
+        made = np.bincount(group[first], minlength=len(all_partials.groups))
         enough = made >= self.partitions
-        self.side.drop_dead()
-        self.side.append(all_pledges.take(first[~enough[group[first]]]))
-        return all_pledges.distinct_keys().where(enough), None
+        self.side.drop_tombstoned()
+        self.side.append(all_partials.take(first[~enough[group[first]]]))
+        return all_partials.distinct_keys().where(enough), None
 
 
 def first_of_each(group: Ints, partition: Ints) -> Ints:

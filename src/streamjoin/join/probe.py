@@ -206,11 +206,11 @@ class Probe:
         those before it, so that the number of frames does not multiply with the runs of every input.
         """
         hits = self.hits[other]
-        if gather and not (len(hits) == 1 and hits[0].run.dead is None):
+        if gather and not (len(hits) == 1 and hits[0].run.tombstones is None):
             yield _gathered(hits, len(self.rows.groups), self.rows.layout)
             return
         for hit in hits:
-            live = None if hit.run.dead is None else ~hit.run.dead
+            live = None if hit.run.tombstones is None else ~hit.run.tombstones
             batch = hit.run.batch
             self._visited[id(batch)] = hit.run
             yield Source(batch, hit.probe, hit.start, hit.count, live)

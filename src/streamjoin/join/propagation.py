@@ -7,7 +7,7 @@ the first closes [6, 7] too, the range has grown, and [3, 7] is told.
 
 Wide promises reach every bucket of a join in the same batch, so all buckets note the same parts in the
 same words; only when each tells a part may differ. The join that follows counts the buckets
-(`Pledges`), and a part acts there when all have told it.
+(`PartialPunctuations`), and a part acts there when all have told it.
 
 Cost: one walk along the ranges of all inputs, in batches that bring new ones; patterns of composite
 keys are compared each with each, and are expected to be few.
@@ -23,28 +23,28 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch
 from streamjoin.punctuation import ANY, Punctuation
-from streamjoin.state.closed_keys import KeyPatterns, Promises, covers, pattern_mask
-from streamjoin.state.closed_ranges import RangeSet
+from streamjoin.state.closed_keys import ClosedKeys, KeyPatterns, covers, pattern_mask
+from streamjoin.state.closed_ranges import ClosedRanges
 
 
-class Telling:
+class RangePropagation:
     """The parts noted so far (`ranges` or `patterns`, or the `end`), and those not told yet."""
 
     def __init__(self, key_types: tuple[pa.DataType, ...], *, only_end: bool = False) -> None:
         self._types = key_types
         self._only_end = only_end
-        self.ranges = RangeSet(key_types[0])
+        self.ranges = ClosedRanges(key_types[0])
         self.patterns: list[KeyPatterns] = []
         self.end = False
         self.untold: list[KeyPatterns] = []
         self.stale = False  # an input has promised more since the last look; never true between batches
 
-    def look(self, promises: Sequence[Promises]) -> None:
+    def look(self, closed_keys: Sequence[ClosedKeys]) -> None:
         """Note what has become closed on every input."""
         if not self.stale:
             return
         self.stale = False
-        still_open = [one for one in promises if not one.ended]
+        still_open = [one for one in closed_keys if not one.ended]
         if not still_open:
             if not self.end:
                 self.untold = [tuple(ANY for _ in self._types)]
@@ -52,7 +52,9 @@ class Telling:
         elif self._only_end:
             return
         elif still_open[0].ranges is not None:
-            common = reduce(RangeSet.intersect, [one.ranges for one in still_open if one.ranges is not None])
+            common = reduce(
+                ClosedRanges.intersect, [one.ranges for one in still_open if one.ranges is not None]
+            )
             self.untold += [(one,) for one in common.beyond(self.ranges).patterns()]
             self.ranges = common
         else:
@@ -80,7 +82,7 @@ class Telling:
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what `to_json` wrote."""
-        self.ranges = RangeSet.from_json(self._types[0], saved["ranges"])
+        self.ranges = ClosedRanges.from_json(self._types[0], saved["ranges"])
         self.patterns, self.untold = (
             [Punctuation.parse(text, self._types).patterns for text in saved[name]]
             for name in ("patterns", "untold")

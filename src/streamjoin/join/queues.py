@@ -15,14 +15,14 @@ from streamjoin.columnar.batch import NO_TIME, Batch, Ints
 from streamjoin.join.arrivals import Positions
 from streamjoin.join.statistics.selectivity import Selectivities
 from streamjoin.state.closed_keys import KeyPatterns
-from streamjoin.state.sorted_runs import Side
+from streamjoin.state.sorted_runs import SortedRuns
 
 
 @dataclass
 class Standing:
     """How the join stands while a batch is worked through."""
 
-    sides: Sequence[Side]
+    sides: Sequence[SortedRuns]
     measured: Selectivities = field(default_factory=lambda: Selectivities(0))
     results: int = 0  # before this batch
     rows: Sequence[int] = ()  # of each input, before this batch

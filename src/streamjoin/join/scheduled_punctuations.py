@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Layout, concat
-from streamjoin.join.watermarks import NO_PROGRESS
+from streamjoin.join.watermarks import NO_WATERMARK
 from streamjoin.state.closed_keys import KeyPatterns
-from streamjoin.state.sorted_runs import MergePolicy, RunNames, Side
+from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
 TimedPatterns = tuple[int, KeyPatterns]
 
@@ -27,10 +27,10 @@ class Scheduled:
     Nothing that waits has a time before `_since_us`. A key may wait more than once.
     """
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
-        self.side = Side(tag, layout.keys_with_time, names, policy)
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
+        self.side = SortedRuns(tag, layout.keys_with_time, names, policy)
         self.patterns: list[TimedPatterns] = []
-        self._since_us = NO_PROGRESS
+        self._since_us = NO_WATERMARK
 
     def __len__(self) -> int:
         return self.side.live_rows + len(self.patterns)
@@ -53,10 +53,10 @@ class Scheduled:
             rows = np.sort(run.live_between(self._since_us, before_us))
             if len(rows):
                 found.append(run.batch.only_keys().take(rows))
-                run.kill(rows)
+                run.delete(rows)
         self._since_us = max(self._since_us, before_us)
         if found:
-            self.side.drop_dead()
+            self.side.drop_tombstoned()
         patterns = tuple(patterns for time_us, patterns in self.patterns if time_us < before_us)
         self.patterns = [(time_us, each) for time_us, each in self.patterns if time_us >= before_us]
         return concat(self.side.layout.keys_only, found), patterns

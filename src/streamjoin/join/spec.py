@@ -20,7 +20,7 @@ from streamjoin.join.strategies.probe import MostSelectiveFirst
 from streamjoin.join.strategies.protocols import Strategies
 from streamjoin.join.strategies.purge import PurgeImmediately
 from streamjoin.join.strategies.spill import KeepInMemory
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 
 DEFAULT_STRATEGIES = Strategies(
     RoundRobin(), Sequential(), PurgeImmediately(), MostSelectiveFirst(), KeepInMemory()
@@ -43,9 +43,9 @@ class InputSpec:
     ttl_us: int | None = None  # of last resort: older tuples are let go of, whatever they could join
     arrival: Arrival | None = None
     partitioned: bool = False  # the order of arrival holds within each source partition
-    heeds_promises: bool = True  # False for operators that know no punctuations
+    uses_punctuations: bool = True  # False for operators that know no punctuations
     closes: str | None = None  # what closes keys on it, in words
-    carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
+    forwarded: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
     later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: of the key, then the carried
 
     @property
@@ -68,7 +68,7 @@ class JoinSpec:
     how: JoinType = INNER
     where: Predicate | None = None
     strategies: Strategies = DEFAULT_STRATEGIES
-    merging: MergePolicy = field(default_factory=MergePolicy)
+    compaction: CompactionPolicy = field(default_factory=CompactionPolicy)
     propagate: bool = True
     buckets: int = 1
     may_defer: bool = True  # False where nobody waits for the end: all work of a batch finishes inside it
@@ -164,5 +164,5 @@ def within_memory(spec: JoinSpec) -> JoinSpec:
     share = spec.memory_share
     if share is None:
         return spec
-    merging = replace(spec.merging, run_bytes=min(spec.merging.run_bytes, max(share // 8, 1 << 16)))
-    return replace(spec, merging=merging, frame_rows=min(spec.frame_rows, 1 << 14))
+    compaction = replace(spec.compaction, run_bytes=min(spec.compaction.run_bytes, max(share // 8, 1 << 16)))
+    return replace(spec, compaction=compaction, frame_rows=min(spec.frame_rows, 1 << 14))

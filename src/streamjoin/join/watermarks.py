@@ -12,27 +12,27 @@ from collections.abc import Sequence
 
 from streamjoin.join.spec import InputSpec
 
-NO_PROGRESS = -(1 << 62)  # below every time a stream can have
+NO_WATERMARK = -(1 << 62)  # below every time a stream can have
 END_OF_TIME = 1 << 62  # above every such time
 
 
-class Progress:
+class OwnWatermarks:
     """How far each input has got; moves only forward."""
 
     def __init__(self, inputs: Sequence[InputSpec]) -> None:
         self._inputs = inputs
-        self.own = [NO_PROGRESS] * len(inputs)
+        self.own = [NO_WATERMARK] * len(inputs)
         self.ended = [False] * len(inputs)
 
     def of_all(self) -> list[int]:
         """P_i of every input. An ended input holds nobody back."""
-        reached = list(self.own)
-        for _ in reached:  # an idle input may wait for another idle one: n rounds settle all
+        watermarks = list(self.own)
+        for _ in watermarks:  # an idle input may wait for another idle one: n rounds settle all
             for i, spec in enumerate(self._inputs):
-                others = [reached[m] for m in range(len(reached)) if m != i and not self.ended[m]]
-                if spec.idle_us is not None and others and min(others) > NO_PROGRESS:
-                    reached[i] = max(reached[i], min(others) - spec.idle_us)
-        return reached
+                others = [watermarks[m] for m in range(len(watermarks)) if m != i and not self.ended[m]]
+                if spec.idle_us is not None and others and min(others) > NO_WATERMARK:
+                    watermarks[i] = max(watermarks[i], min(others) - spec.idle_us)
+        return watermarks
 
     def saw(self, number: int, latest_us: int) -> None:
         """The greatest event time of a finished batch."""

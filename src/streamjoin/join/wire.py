@@ -119,10 +119,10 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "track_values": put_values(arrivals.tracks),
         "patterns": [Punctuation(patterns).text() for patterns in arrivals.patterns],
         "latest": arrivals.latest_us,
-        "progress": arrivals.progress_us,
+        "own_watermarks": arrivals.watermark_us,
         "null_keys": arrivals.null_keys,
         "order": None if arrivals.order is None else astuple(arrivals.order),
-        "carried": put(None if arrivals.carried is None else batch_bytes(arrivals.carried)),
+        "forwarded": put(None if arrivals.forwarded is None else batch_bytes(arrivals.forwarded)),
         "scheduled": None if arrivals.scheduled is None else put_batch(arrivals.scheduled),
         "scheduled_patterns": [
             [time_us, Punctuation(patterns).text()] for time_us, patterns in arrivals.scheduled_patterns
@@ -162,7 +162,7 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         batch("keys", layout.keys_only),
         tuple(Punctuation.parse(text, layout.key_types).patterns for text in header["patterns"]),
         latest_us=header["latest"],
-        progress_us=header["progress"],
+        watermark_us=header["own_watermarks"],
         null_keys=header["null_keys"],
         order=None if header["order"] is None else Order(*header["order"]),
         unkeyed=None if header["unkeyed"] is None else batch("unkeyed", layout),
@@ -177,7 +177,7 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         rank=array("rank", np.int64),
         behind=array("behind", np.bool_),
         tracks=tracks(),
-        carried=None if header["carried"] is None else decode_batch(parts[header["carried"]]),
+        forwarded=None if header["forwarded"] is None else decode_batch(parts[header["forwarded"]]),
     )
 
 
@@ -191,13 +191,13 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
     rows_at = _joined_positions([share.rows_at for share in shares])
     rows = concat(layout, [share.rows for share in shares])
     scheduled = [share.scheduled for share in shares if share.scheduled is not None]
-    carried = [share.carried for share in shares if share.carried is not None]
+    forwarded = [share.forwarded for share in shares if share.forwarded is not None]
     return Arrivals(
         rows if rows_at is not None else rows.sorted(in_stretches=True),
         concat(layout.keys_only, [share.keys for share in shares]),
         tuple(patterns for share in shares for patterns in share.patterns),
         latest_us=max((share.latest_us for share in shares if share.latest_us is not None), default=None),
-        progress_us=max((s.progress_us for s in shares if s.progress_us is not None), default=None),
+        watermark_us=max((s.watermark_us for s in shares if s.watermark_us is not None), default=None),
         null_keys=sum(share.null_keys for share in shares),
         order=reduce(Order.and_then, [share.order for share in shares if share.order], Order()),
         unkeyed=concat(layout, [share.unkeyed for share in shares if share.unkeyed is not None]),
@@ -209,7 +209,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         rank=_joined([share.rank for share in shares]),
         behind=_joined([share.behind for share in shares]),
         tracks=tuple(track for share in shares for track in share.tracks),
-        carried=pa.concat_batches(carried) if carried else None,
+        forwarded=pa.concat_batches(forwarded) if forwarded else None,
     )
 
 

@@ -94,9 +94,9 @@ class ChainRun(LocalRun):
         given = () if punctuation is None else (punctuation,)
         return self._call("punctuate", stream, *given, **patterns)
 
-    def control(self, stream: str, promises: pa.Table | pa.RecordBatch) -> pa.Table:
+    def control(self, stream: str, punctuations: pa.Table | pa.RecordBatch) -> pa.Table:
         """As `LocalRun.control`, for any stream of the tree."""
-        return self._call("control", stream, promises)
+        return self._call("control", stream, punctuations)
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
         """As `LocalRun.advance`, for any stream of the tree."""
@@ -128,7 +128,7 @@ class ChainRun(LocalRun):
         below, intake, places = self._below[i], self._intakes[i], self._inner[i].places
         finished, wide, told = below._finished, below._finished_wide, below._passed_on
         below._finished, below._finished_wide, below._passed_on = [], [], []
-        found = replace(intake.arrivals(table), progress_us=below._reached)
+        found = replace(intake.arrivals(table), watermark_us=below._watermark)
         if told:
             found = intake.told(pa.concat_tables(map(_as_table, told), promote_options="default"), found)
         if places is None:
@@ -165,7 +165,7 @@ class ChainRun(LocalRun):
         found: dict[str, int] = {}
         for i, below in self._below.items():
             for name, count in below.counters().items():
-                own = name in ("results", "announcements", "fallbacks")
+                own = name in ("results", "propagated_keys", "fallbacks")
                 found[f"{self._inner[i].join}_{name}" if own else name] = count
         return {**found, **super().counters()}
 

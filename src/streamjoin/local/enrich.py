@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.table import Master
-from streamjoin.enrich.operator import SemiStreamJoin
+from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.progress_bar import progress_bar
 from streamjoin.enrich.segments import StagedVersion, VersionStore
 from streamjoin.enrich.snapshot import from_bytes, to_bytes
@@ -37,14 +37,14 @@ from streamjoin.join.intake import Hash, Intake
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.calibration import loop_costs
 from streamjoin.plan.enrich.explain import Content, Expected, explained
-from streamjoin.plan.enrich.planner import EmptyMaster, SemiPlan
+from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.state.codec import decode, encode
 
 _RUN = b"SJSR"
 
 
 @dataclass(frozen=True, slots=True)
-class MasterState:
+class TableState:
     """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, rows in
     the cache, bytes by what they are for, and the versions in use, oldest first.
     """
@@ -60,12 +60,12 @@ class MasterState:
     versions: tuple[str, ...]
 
 
-class SemiRun:
+class EnrichRun:
     """A stream and its masters at work. Results come back from each call."""
 
     def __init__(
         self,
-        plan: SemiPlan,
+        plan: EnrichPlan,
         *,
         folder: str | Path | None = None,
         snapshot: bytes | None = None,
@@ -132,7 +132,7 @@ class SemiRun:
                     f"master {step.plan.master.name!r}, version {step.version.id}, has no rows with a key: "
                     f"no row of {step.plan.stream.name} finds a match; check the source, and refresh() when "
                     "it is filled",
-                    EmptyMaster,
+                    EmptyTable,
                     stacklevel=stacklevel,
                 )
 
@@ -171,7 +171,7 @@ class SemiRun:
         """Rows without a match that wait for a master row that comes late."""
         return sum(step.join.in_room for step in self._steps)
 
-    def state(self) -> Mapping[str, MasterState]:
+    def state(self) -> Mapping[str, TableState]:
         """What is held now, by master."""
         return {step.plan.master.name: step.state() for step in self._steps}
 
@@ -218,7 +218,7 @@ def content_of(source: Any, version: StagedVersion | None = None) -> Content:
     return Content(table.describe(), table.rows(), version, tells)
 
 
-def expected(plan: SemiPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:
+def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:
     """The stream's rate as a user gives it, and what a turn costs here: that is measured first."""
     if rates is None:
         return None
@@ -235,7 +235,7 @@ class _Step:
 
     def __init__(
         self,
-        plan: SemiPlan,
+        plan: EnrichPlan,
         folder: Path,
         state: Any,
         hash_function: Hash,
@@ -250,7 +250,7 @@ class _Step:
         self._kept: set[str] = set()  # versions that the last snapshot needs
         if state is None:
             self.version = self._look(plan)
-            self.join = SemiStreamJoin(plan.for_bucket(self.version), self.version.bucket(0))
+            self.join = EnrichJoin(plan.for_bucket(self.version), self.version.bucket(0))
         else:
             self._restore(state)
             self.refresh(None)
@@ -294,7 +294,7 @@ class _Step:
         self.plan, self.version = plan, version
         return is_new
 
-    def _look(self, plan: SemiPlan) -> StagedVersion:
+    def _look(self, plan: EnrichPlan) -> StagedVersion:
         """The source's present version, staged where it is not yet."""
         master = plan.master
         source = table_source(master.source)
@@ -320,9 +320,9 @@ class _Step:
 
     # What is asked for
 
-    def state(self) -> MasterState:
+    def state(self) -> TableState:
         join, division = self.join, self.join.division()
-        return MasterState(
+        return TableState(
             join.waiting,
             join.in_room,
             len(join.cache),

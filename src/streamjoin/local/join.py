@@ -19,13 +19,20 @@ from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.stream import Control
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.admission import Violation
-from streamjoin.join.announcements import punctuations_of
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.control_intake import ControlIntake
 from streamjoin.join.intake import Hash, Intake
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Finished, FinishedWide, Output, PassedOn, Reached, Results
+from streamjoin.join.outputs import (
+    FinishedKeys,
+    FinishedPatterns,
+    Forwarded,
+    Output,
+    OutputWatermark,
+    Results,
+)
 from streamjoin.join.persistence.snapshot import from_bytes, sides_of, to_bytes
+from streamjoin.join.propagated_keys import punctuations_of
 from streamjoin.plan.advice import advice
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
@@ -43,7 +50,7 @@ class Forecast:
     """What the cost model expects to be held now, from what was measured up to eight steps before."""
 
     rows: Mapping[str, float]
-    promises: float
+    closed_keys: float
     nbytes: float
 
 
@@ -54,7 +61,7 @@ class StateSummary:
     """
 
     rows: Mapping[str, int]
-    promises: int
+    closed_keys: int
     waiting: int
     nbytes: int
     resident_bytes: int
@@ -62,7 +69,7 @@ class StateSummary:
 
     @property
     def empty(self) -> bool:
-        return not any(self.rows.values()) and self.promises == self.waiting == self.groups == 0
+        return not any(self.rows.values()) and self.closed_keys == self.waiting == self.groups == 0
 
 
 class LocalRun:
@@ -83,7 +90,7 @@ class LocalRun:
         self._finished: list[Batch] = []
         self._finished_wide: list[KeyPatterns] = []  # taken at once by the join that follows
         self._passed_on: list[pa.RecordBatch] = []  # and so are these
-        self._reached: int | None = None
+        self._watermark: int | None = None
         self._violations: list[Violation] = []
         self._unfinished = False
         self._spilled = None if plan.spec.memory_share is None else SpillFolder()
@@ -99,7 +106,7 @@ class LocalRun:
             if (text := never_final(plan)) is not None:
                 warnings.warn(text, UnboundedState, stacklevel=3)
             self.join = StreamJoin(plan.spec)
-            self.join.names.residency.keeper = self._spilled
+            self.join.names.memory_manager.run_store = self._spilled
         else:
             self._restore(snapshot)
 
@@ -168,14 +175,14 @@ class LocalRun:
             given = [pattern(patterns[name]) for name in keys]
         return self._process({i: self._intakes[i].said(given)})
 
-    def control(self, stream: str, promises: pa.Table | pa.RecordBatch) -> pa.Table:
+    def control(self, stream: str, punctuations: pa.Table | pa.RecordBatch) -> pa.Table:
         """Rows of the control source of `stream`; each acts once the stream's progress is past its time."""
         i = self._number(stream)
         if stream not in self._controls:
             raise InvalidJoin(
                 f"stream {stream!r} has no control source; declare punctuation=sj.control(schema, time=…)"
             )
-        return self._process({i: self._controls[stream].arrivals(promises)})
+        return self._process({i: self._controls[stream].arrivals(punctuations)})
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
         """A promise that no row of `stream` with an event time before `time` will come."""
@@ -191,7 +198,7 @@ class LocalRun:
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
             raise BadInput(f"advance({stream!r}, {time!r}): give a datetime") from error
         nothing = Arrivals.nothing(self.plan.spec.inputs[i].layout)
-        return self._process({i: replace(nothing, progress_us=micros)})
+        return self._process({i: replace(nothing, watermark_us=micros)})
 
     def idle(self) -> pa.Table:
         """The inputs are blocked: use the time. Joins some of what left memory, where that may wait."""
@@ -236,7 +243,7 @@ class LocalRun:
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
         held = self.join.held()
         sizes = held.nbytes, held.resident_bytes, held.groups
-        return StateSummary(rows, held.promises, held.waiting, *sizes)
+        return StateSummary(rows, held.closed_keys, held.waiting, *sizes)
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
@@ -245,14 +252,18 @@ class LocalRun:
             for field in counters.__dataclass_fields__:
                 found[f"{name}_{field}"] = getattr(counters, field)
         join = self.join
-        totals = {"results": join.results, "announcements": join.announcements, "fallbacks": join.fallbacks}
+        totals = {
+            "results": join.results,
+            "propagated_keys": join.propagated_keys,
+            "fallbacks": join.fallbacks,
+        }
         return {**found, **totals}
 
     def forecast(self) -> Forecast:
         """What the cost model expects to be held now; `state()` says what is."""
         model = self.join.calibration
         rows = dict(zip(self._names, model.predicted(), strict=True))
-        return Forecast(rows, model.predicted_promises(), model.predicted_bytes())
+        return Forecast(rows, model.predicted_closed_keys(), model.predicted_bytes())
 
     def advice(self) -> list[str]:
         """What the data breaks of what was declared, what it would keep that was not, and where the
@@ -337,13 +348,13 @@ class LocalRun:
         for output in outputs:
             if isinstance(output, Results):
                 yield output.rows
-            elif isinstance(output, Finished):
+            elif isinstance(output, FinishedKeys):
                 self._finished.append(output.keys)
-            elif isinstance(output, FinishedWide):
+            elif isinstance(output, FinishedPatterns):
                 self._finished_wide += output.patterns
-            elif isinstance(output, PassedOn):
-                self._passed_on.append(output.promises)
-            elif isinstance(output, Reached):
-                self._reached = output.time_us
+            elif isinstance(output, Forwarded):
+                self._passed_on.append(output.punctuations)
+            elif isinstance(output, OutputWatermark):
+                self._watermark = output.time_us
             else:
                 self._violations.append(output)

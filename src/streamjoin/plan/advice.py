@@ -16,7 +16,7 @@ NARROW = 16  # the widest slack that is worth a declaration
 _BROKEN = {
     "late": "came later than the declared lateness allows",
     "duplicate_key": "repeat a key that is declared unique",
-    "after_promise": "came after a promise that no more of their key would come",
+    "after_punctuation": "came after a promise that no more of their key would come",
     "null_time": "have no event time",
 }
 

@@ -51,7 +51,7 @@ class Bound:
 
     stream: str
     tuples: bool
-    promises: bool
+    closed_keys: bool
     why: tuple[Reason, ...]
     advice: tuple[str, ...]
     loses: str | None = None
@@ -68,8 +68,8 @@ class UnboundedState(UserWarning):
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation if stream.heeded and promises_keys(stream) else None
-    if stream.heeded and (inner := finishing_join(stream)) is not None:
+    source = stream.punctuation if stream.uses_punctuations and punctuates_keys(stream) else None
+    if stream.uses_punctuations and (inner := finishing_join(stream)) is not None:
         passed = f"{inner.passes}, passed on by join {inner.join}"
         return f"punctuations of join {inner.join}" if inner.passes is None else passed
     if isinstance(source, Marked):
@@ -87,13 +87,13 @@ def closes_keys(stream: Stream) -> str | None:
     return None
 
 
-def promises_keys(stream: Stream) -> bool:
+def punctuates_keys(stream: Stream) -> bool:
     """Whether a promise of this stream can say something of its key; of other columns it says nothing."""
     source = stream.punctuation
     by_column = (
         isinstance(source, Marked) and source.null_is_wildcard and set(stream.key) <= {*stream.speaks_of}
     )
-    return stream.promised is None or by_column
+    return stream.punctuated is None or by_column
 
 
 def finishing_join(stream: Stream) -> Inner | None:
@@ -110,7 +110,9 @@ def finishing_join(stream: Stream) -> Inner | None:
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
     """The verdict for every input; where nothing `purges`, promises let no tuple go."""
     if not purges and any(map(closes_keys, streams)):
-        stripped = [replace(stream, unique=False, arrival=None, heeded=False) for stream in streams]
+        stripped = [
+            replace(stream, unique=False, arrival=None, uses_punctuations=False) for stream in streams
+        ]
         would = "a purge= that carries promises out, so that what is declared lets tuples go"
         return [
             bound if bound.tuples else replace(bound, advice=(would, *bound.advice))
@@ -128,8 +130,8 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
         reason, loses = _ttl(stream, bounded=kept_whole)
         why.append(reason)
     tuples = kept_whole or stream.ttl_us is not None
-    promises = closes_keys(stream) is None or not open_ended
-    if not promises:
+    closed_keys = closes_keys(stream) is None or not open_ended
+    if not closed_keys:
         waits = " and ".join(other.name for other in open_ended)
         close = "closes" if len(open_ended) == 1 else "close"
         why.append(
@@ -141,14 +143,14 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
     advice: list[str] = []
     if not tuples:
         advice = [*_how_keys_end(open_ended), *_last_resorts(stream)]
-    elif not promises:
+    elif not closed_keys:
         forgotten = f"so that closed keys of {stream.name} are forgotten"
         ways = [
             _how_keys_of_end(other) if _below(other) else f"punctuation= or arrival= on {other.name}"
             for other in open_ended
         ]
         advice = [f"{way}, {forgotten}" for way in ways]
-    return Bound(stream.name, tuples, promises, tuple(why), tuple(advice), loses)
+    return Bound(stream.name, tuples, closed_keys, tuple(why), tuple(advice), loses)
 
 
 def _lets_tuples_go(stream: Stream, others: list[Stream]) -> list[Reason]:
@@ -169,7 +171,7 @@ def _lets_tuples_go(stream: Stream, others: list[Stream]) -> list[Reason]:
 
 def _assumed(stream: Stream, other: Stream) -> str:
     """What must hold for `other` to let tuples of `stream` go."""
-    source = other.punctuation if other.heeded else None
+    source = other.punctuation if other.uses_punctuations else None
     needs = []
     if other.unique or (source is None and isinstance(other.arrival, Clustered)):
         needs.append(f"every key of {stream.name} appears in {other.name}")
@@ -251,7 +253,7 @@ def _last_resorts(stream: Stream) -> list[str]:
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:
     """One paragraph that says what grows for ever and what to declare; None where all is bounded."""
-    growing = [bound for bound in bounds if not (bound.tuples and bound.promises)]
+    growing = [bound for bound in bounds if not (bound.tuples and bound.closed_keys)]
     if not growing:
         return None
     parts = [f"{bound.stream}: declare {'; or '.join(bound.advice)}" for bound in growing]

@@ -2,8 +2,9 @@
 
 Equation 1 of PWJoin (section 5.2) stands here as printed, and beside it a model of ours for n inputs. Ours
 follows a key: input m has its first row of it `first_after` the key begins, rows come evenly for `open_for`,
-and `promise_delay` later m is closed for the key, for a share `promised` of the keys. A tuple of input i that
-came at time u is needed until, for every other input m, m is closed for its key or the window has passed:
+and `punctuation_delay` later m is closed for the key, for a share `punctuated` of the keys. A tuple of input
+i that came at time u is needed until, for every other input m, m is closed for its key or the window has
+passed:
 
     life = max over m of min(closed_m - u, W_i + lateness_m), at most ttl_i + lateness_i, at least 0
     tuples held = rows per second x mean life          (Little's law)
@@ -42,22 +43,22 @@ _KEYS = 8192  # drawn for the means: about 1 % of noise
 _TEXT_BYTES = 20  # of a text or list: its offset, and a guess at its length
 
 
-def equation_1(*, rate: float, window: float, promises: float, elapsed: float, keys: float) -> float:
+def equation_1(*, rate: float, window: float, closed_keys: float, elapsed: float, keys: float) -> float:
     """Tuples of stream B in the state at time `elapsed`, as PWJoin prints it: λb Tb (1 − λpa T / NKb,T).
 
-    `rate` λb, `window` Tb, `promises` λpa: punctuations of A by unit of time, `keys` NKb,T: distinct join
+    `rate` λb, `window` Tb, `closed_keys` λpa: punctuations of A by unit of time, `keys` NKb,T: distinct join
     values of B so far. A tuple is taken to be purged with the share of all keys so far that are punctuated,
     whenever it came. But every key of a punctuated stream is punctuated in the end, so for general
     punctuated streams this tends to zero, while in truth the latest tuples are always there. Worked number:
     punct-asc-100-40 with 1,000 tuples a second has 10 punctuations a second and, when each key has ended,
     10 new keys a second; with a window of 5 s, after 60 s:
 
-    >>> equation_1(rate=1000, window=5, promises=10, elapsed=60, keys=600)
+    >>> equation_1(rate=1000, window=5, closed_keys=10, elapsed=60, keys=600)
     0.0
 
     The join holds about 2,600 tuples of B on average there.
     """
-    return rate * window * (1 - promises * elapsed / keys)
+    return rate * window * (1 - closed_keys * elapsed / keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class Rate:
 
     `open_for`: how long rows of one key keep coming; a unique input needs none. `first_after`: how long after
     a key begins, on any input, its first row comes here. Both may be a pair, (shortest, longest).
-    `promise_delay`: from the last row of a key to the promise that it was the last. `promised`: the share of
-    the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple, else
+    `punctuation_delay`: from the last row of a key to the punctuation that closes it. `punctuated`: the share
+    of the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple, else
     guessed from the columns.
     """
 
@@ -75,19 +76,19 @@ class Rate:
     rows_per_key: float = 1.0
     open_for: Span | None = None
     first_after: Span = "0 seconds"
-    promise_delay: Duration = "0 seconds"
-    promised: float = 1.0
+    punctuation_delay: Duration = "0 seconds"
+    punctuated: float = 1.0
     row_bytes: float | None = None
 
     def __post_init__(self) -> None:
         size = 1.0 if self.row_bytes is None else self.row_bytes
-        if not all(map(_is_number, (self.rows_per_second, self.rows_per_key, self.promised, size))):
+        if not all(map(_is_number, (self.rows_per_second, self.rows_per_key, self.punctuated, size))):
             raise InvalidJoin(
                 f"{self!r}: give rows_per_second, rows_per_key, promised and row_bytes as numbers"
             )
         if size <= 0:
             raise InvalidJoin(f"{self!r}: give row_bytes above 0, or leave it out")
-        if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.promised <= 1:
+        if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.punctuated <= 1:
             raise InvalidJoin(
                 f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and promised from 0 to 1"
             )
@@ -103,7 +104,7 @@ class Rate:
 
     @property
     def delay_s(self) -> float:
-        return _seconds(self.promise_delay, "promise_delay")[0]
+        return _seconds(self.punctuation_delay, "punctuation_delay")[0]
 
     @property
     def keys_per_second(self) -> float:
@@ -132,7 +133,7 @@ class Predicted:
 
     stream: str
     rows: float
-    promises: float
+    closed_keys: float
     nbytes: float
     mean_life_s: float
     growing: bool
@@ -169,7 +170,7 @@ class _Keys:
         first = _between(draw[1], rate.first_s)
         closes = first + open_for + (0.0 if stream.unique else rate.delay_s)
         known = closes_keys(stream) is not None and (stream.unique or rate.opening_s is not None)
-        closes = np.where((draw[2] < rate.promised) & known, closes, np.inf)
+        closes = np.where((draw[2] < rate.punctuated) & known, closes, np.inf)
         return cls(stream, rate, first + draw[3] * open_for, closes)
 
 
@@ -194,20 +195,20 @@ def _predicted(plan: Plan, keys: Sequence[_Keys], i: int, horizon: float) -> Pre
         life = np.minimum(life, (spec.ttl_us + spec.lateness_us) / 1e6)
     mean_life = float(np.minimum(life, horizon).mean())
     rows = own.rate.rows_per_second * mean_life
-    promises = _promises(own, keys, horizon)
+    closed_keys = _closed_keys(own, keys, horizon)
     tuple_bytes = own.rate.row_bytes or row_bytes(spec.layout)
-    dead = 1 / (1 - plan.spec.merging.dead_share / 2) if np.isfinite(life).any() else 1.0
-    nbytes = rows * tuple_bytes * dead + promises * row_bytes(spec.layout.keys_only)
+    tombstones = 1 / (1 - plan.spec.compaction.tombstone_share / 2) if np.isfinite(life).any() else 1.0
+    nbytes = rows * tuple_bytes * tombstones + closed_keys * row_bytes(spec.layout.keys_only)
     growing = bool((life > horizon).any())
     printed = _printed(keys, i, spec, horizon)
-    return Predicted(own.stream.name, rows, promises, nbytes, mean_life, growing, printed)
+    return Predicted(own.stream.name, rows, closed_keys, nbytes, mean_life, growing, printed)
 
 
 def _promised_per_second(keys: Sequence[_Keys]) -> float:
     return sum(one.rate.keys_per_second for one in keys if np.isfinite(one.closes).any())
 
 
-def _promises(own: _Keys, keys: Sequence[_Keys], horizon: float) -> float:
+def _closed_keys(own: _Keys, keys: Sequence[_Keys], horizon: float) -> float:
     """Closed keys that are remembered until every input has closed them; an order is one range."""
     closing = np.isfinite(own.closes)
     if not closing.any() or (isinstance(own.stream.arrival, Ordered) and not own.stream.unique):
@@ -225,7 +226,7 @@ def _printed(keys: Sequence[_Keys], i: int, spec: InputSpec, horizon: float) -> 
     return equation_1(
         rate=rate.rows_per_second,
         window=spec.window_us / 1e6,
-        promises=other.rate.keys_per_second * other.rate.promised,
+        closed_keys=other.rate.keys_per_second * other.rate.punctuated,
         elapsed=horizon,
         keys=max(rate.keys_per_second * horizon, 1e-9),
     )

@@ -38,7 +38,7 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "choices": [{"choice": choice, "why": why} for choice, why in plan.reasons],
         "groups": about_groups(plan),
         "state": [_verdict(bound) for bound in plan.bounds],
-        "bounded": all(bound.tuples and bound.promises for bound in plan.bounds),
+        "bounded": all(bound.tuples and bound.closed_keys for bound in plan.bounds),
         "predicted": None,
         "below": {
             s.name: described(s.inner.plan, rates if plan.steps and s.inner.plan.steps else None, after)
@@ -56,7 +56,7 @@ def _verdict(bound: Bound) -> dict[str, Any]:
     return {
         "input": bound.stream,
         "tuples_bounded": bound.tuples,
-        "promises_bounded": bound.promises,
+        "promises_bounded": bound.closed_keys,
         "because": [asdict(reason) for reason in bound.why],
         "to_bound_it": list(bound.advice),
         "loses": bound.loses,
@@ -67,13 +67,13 @@ def _predicted(inputs: Sequence[Predicted], after: Duration) -> dict[str, Any]:
     return {
         "after_s": duration_us(after, what="after") / 1e6,
         "rows": round(sum(one.rows for one in inputs)),
-        "promises": round(sum(one.promises for one in inputs)),
+        "closed_keys": round(sum(one.closed_keys for one in inputs)),
         "bytes": round(sum(one.nbytes for one in inputs)),
         "inputs": [
             {
                 "input": one.stream,
                 "rows": round(one.rows),
-                "promises": round(one.promises),
+                "closed_keys": round(one.closed_keys),
                 "bytes": round(one.nbytes),
                 "mean_life_s": one.mean_life_s,
                 "growing": one.growing,
@@ -139,7 +139,7 @@ def _facts(stream: Stream) -> list[str]:
         kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
         where = " in each partition" if len(stream.sequence) == 2 else ""
         facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
-    if stream.punctuation is not None and stream.heeded:
+    if stream.punctuation is not None and stream.uses_punctuations:
         facts.append(f"keys end by {closes_keys(stream)}")
     return facts
 
@@ -184,8 +184,8 @@ def _prediction_lines(predicted: Mapping[str, Any]) -> list[str]:
         life = f"each needed for {duration_text(one['mean_life_s'] * 1e6)} on average"
         growing = one["growing"] and one["rows"]
         text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if growing else life})"
-        if one["promises"]:
-            text += f", {one['promises']:,} closed keys to remember"
+        if one["closed_keys"]:
+            text += f", {one['closed_keys']:,} closed keys to remember"
         lines.append(f"{text}, {size_text(one['bytes'])}")
         if one["equation_1_rows"] is not None:
             printed = f"{one['equation_1_rows']:,} tuples, as it takes every key that ended as gone"

@@ -39,7 +39,7 @@ from streamjoin.plan.chain import check_chain
 from streamjoin.plan.control_types import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 
 GOALS = ("throughput", "memory", "punctuation")
 _STRATEGIES: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
     joined = joined_schema(seen, key_types) if part is None else stamped_schema(streams, key_types, part)
     strategies, reasons = _choose_strategies(streams, options)
     _check_driver(streams, strategies.driver)
-    merging = MergePolicy(dead_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
+    compaction = CompactionPolicy(tombstone_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
     spec = JoinSpec(
         options.name,
         inputs,
@@ -150,7 +150,7 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
         how,
         _predicate(options.where, joined),
         strategies,
-        merging,
+        compaction,
         propagate=options.propagate,
         stamps=() if part is None else part.stamps,
         shown=None if part is None else part.shown,
@@ -276,11 +276,11 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         ttl_us=stream.ttl_us,
         arrival=stream.arrival,
         partitioned=stream.arrival is not None and len(stream.sequence) == 2,
-        heeds_promises=stream.heeded,
+        uses_punctuations=stream.uses_punctuations,
         closes=closes_keys(stream),
-        carried=tuple(stream.payload.index(name) for name in stream.carried),
+        forwarded=tuple(stream.payload.index(name) for name in stream.forwarded),
         later=tuple(
-            tuple((*stream.key, *stream.carried).index(name) for name in names) for names in stream.later
+            tuple((*stream.key, *stream.forwarded).index(name) for name in names) for names in stream.later
         ),
     )
 

@@ -82,7 +82,7 @@ def as_known(streams: Sequence[Stream], name: str) -> list[Stream]:
             stream,
             unique=stream.unique and "unique" in chosen.knows,
             arrival=stream.arrival if "arrival" in chosen.knows else None,
-            heeded="punctuation" in chosen.knows,
+            uses_punctuations="punctuation" in chosen.knows,
         )
         for stream in streams
     ]

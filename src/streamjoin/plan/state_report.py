@@ -12,7 +12,7 @@ from streamjoin.join.group_by import KEYED, UNKEYED
 from streamjoin.join.persistence.inspect import InputHeld, JoinHeld, Kept, Span
 from streamjoin.join.spec import InputSpec, JoinSpec
 from streamjoin.join.strategies.purge import NoPurge
-from streamjoin.join.watermarks import NO_PROGRESS
+from streamjoin.join.watermarks import NO_WATERMARK
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_PURGE = NoPurge().name
@@ -43,7 +43,7 @@ class JoinState:
                 {
                     "name": one.name,
                     "window_us": one.window_us,
-                    "progress_us": None if reached == NO_PROGRESS else reached,
+                    "watermark_us": None if reached == NO_WATERMARK else reached,
                     "closes": one.closes,
                 }
                 for one, reached in zip(self.spec.inputs, self.reached_us, strict=True)
@@ -61,10 +61,10 @@ class JoinState:
         lines = [f"{self.spec.name} (operator {self.operator}): {names}, {self.spec.how.name} join, {of}"]
         for one, spec, reached in zip(whole.inputs, self.spec.inputs, self.reached_us, strict=True):
             lines += ["", *self._input(one, spec, reached)]
-        if whole.announced or whole.waiting or whole.other_rows:
+        if whole.propagated or whole.waiting or whole.other_rows:
             lines.append("")
         lines += [
-            f"announced: {_count(each.count, 'key')} {self._until_closed(each)}" for each in whole.announced
+            f"announced: {_count(each.count, 'key')} {self._until_closed(each)}" for each in whole.propagated
         ]
         if whole.waiting:
             lines.append(f"{_count(whole.waiting, 'key')} closed and not purged yet: {self._purge()}")
@@ -73,10 +73,10 @@ class JoinState:
 
     def _input(self, held: InputHeld, spec: InputSpec, reached_us: int) -> list[str]:
         times = "" if held.times_us is None else f", event times {_span(held.times_us)}"
-        dead = f" and {held.dead:,} dead" if held.dead else ""
+        tombstones = f" and {held.tombstones:,} dead" if held.tombstones else ""
         stored = f"{_size(held.nbytes)} in {_count(held.runs, 'run')}"
-        lines = [f"{held.name}: {_count(held.tuples, 'tuple')}{dead}, {stored}{times}"]
-        if spec.layout.timed and reached_us != NO_PROGRESS:
+        lines = [f"{held.name}: {_count(held.tuples, 'tuple')}{tombstones}, {stored}{times}"]
+        if spec.layout.timed and reached_us != NO_WATERMARK:
             lines.append(f"  its event time has passed {_time(reached_us)}")
         if spec.closes is not None:
             lines.append(f"  it closes keys by {spec.closes}")
@@ -85,8 +85,8 @@ class JoinState:
         if held.unmatched:
             lines.append(f"  {held.unmatched:,} matched nothing yet; they leave padded when they go")
         lines += [f"  {self._reason(each, spec)}" for each in held.kept]
-        if held.promises:
-            lines.append(f"  its promises: {held.promises:,} remembered, {_size(held.promise_bytes)}")
+        if held.closed_keys:
+            lines.append(f"  its promises: {held.closed_keys:,} remembered, {_size(held.closed_key_bytes)}")
         return lines
 
     def _reason(self, kept: Kept, spec: InputSpec) -> str:
@@ -98,14 +98,13 @@ class JoinState:
             return f"{kept.count:,} {said} remembered {how} {self._until_closed(kept)}{_examples(kept)}"
         if kept.what == "waiting promises":
             past = _span(kept.past_us or (0, 0))
-            said = f"{_count(kept.count, 'promise')} of its control source"
+            said = f"{_count(kept.count, 'punctuation')} of its control source"
             return f"{said} {_wait(kept)} until its event time passes {past}{_examples(kept)}"
         if kept.what == "carried promises":
-            return (
-                f"{_count(kept.count, 'promise')} of a later key {_wait(kept)} until no tuple of it is held"
-            )
-        if kept.what == "pledges":
-            said, every = _count(kept.count, "promise"), f"all of its {spec.partitions} partitions"
+            said = _count(kept.count, "punctuation")
+            return f"{said} of a later key {_wait(kept)} until no tuple of it is held"
+        if kept.what == "partial_punctuations":
+            said, every = _count(kept.count, "punctuation"), f"all of its {spec.partitions} partitions"
             return f"{said} {_wait(kept)} until {every} have made it{_examples(kept)}"
         return f"{_count(kept.count, kept.what.removesuffix('s'))} promised: remembered for good"
 
@@ -146,12 +145,15 @@ class JoinState:
         return "they go with the next purge"
 
     def _table(self) -> list[str]:
-        head = ["bucket", "input", "tuples", "dead", "bytes", "runs", "promises", "event times"]
+        head = ["bucket", "input", "tuples", "tombstones", "bytes", "runs", "closed_keys", "event times"]
         rows = [
             [
                 str(number),
                 one.name,
-                *(f"{value:,}" for value in (one.tuples, one.dead, one.nbytes, one.runs, one.promises)),
+                *(
+                    f"{value:,}"
+                    for value in (one.tuples, one.tombstones, one.nbytes, one.runs, one.closed_keys)
+                ),
                 "" if one.times_us is None else _span(one.times_us),
             ]
             for number, found in sorted(self.buckets.items())

@@ -144,7 +144,7 @@ class Convert:
         self._keep_order = punctuation_order
 
         self._rows: list[list[Any]] = [[] for _ in schema]  # one list for each column
-        self._promises: list[Punctuation] = []  # wait for their batch when the order need not be kept
+        self._closed_keys: list[Punctuation] = []  # wait for their batch when the order need not be kept
         self._ready: list[Element] = []
 
         self._depth = 0
@@ -185,7 +185,7 @@ class Convert:
     @property
     def buffered(self) -> int:
         """Rows and punctuations held back."""
-        return len(self._rows[0]) + len(self._promises)
+        return len(self._rows[0]) + len(self._closed_keys)
 
     # ------------------------------------------------------------ the parser
 
@@ -297,11 +297,11 @@ class Convert:
                 raise self._mistake(column, "'' is no value, and the column is declared not nullable")
         for values, value in zip(self._rows, self._fields, strict=True):
             values.append(value)
-        if len(self._rows[0]) + len(self._promises) >= self._batch_rows:
+        if len(self._rows[0]) + len(self._closed_keys) >= self._batch_rows:
             self._cut()
 
     def _take_punctuation(self) -> None:
-        self._promises.append(Punctuation(tuple(ANY if each is None else each for each in self._fields)))
+        self._closed_keys.append(Punctuation(tuple(ANY if each is None else each for each in self._fields)))
         if self._keep_order or self.buffered >= self._batch_rows:
             self._cut()
 
@@ -313,8 +313,8 @@ class Convert:
             ]
             self._ready.append(pa.Table.from_arrays(arrays, schema=self._schema))
             self._rows = [[] for _ in self._schema]
-        self._ready += self._promises
-        self._promises = []
+        self._ready += self._closed_keys
+        self._closed_keys = []
 
     def _mistake(self, column: int, what: str) -> BadInput:
         return BadInput(

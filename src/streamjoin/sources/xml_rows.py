@@ -119,8 +119,8 @@ class MarkedRows(_Piecewise):
         super()._take_row()
 
     def _take_punctuation(self) -> None:
-        promise = Punctuation(tuple(ANY if each is None else each for each in self._fields))
-        for values in product(*self._closed(promise)):
+        punctuation = Punctuation(tuple(ANY if each is None else each for each in self._fields))
+        for values in product(*self._closed(punctuation)):
             self._note(marked=True)
             row = dict(zip(self._key, values, strict=True))
             for at, column in enumerate(self._rows):
@@ -132,16 +132,16 @@ class MarkedRows(_Piecewise):
         self._marks.append(marked)
         self._starts.append(self._first + self._start)
 
-    def _closed(self, promise: Punctuation) -> list[tuple[Any, ...]]:
+    def _closed(self, punctuation: Punctuation) -> list[tuple[Any, ...]]:
         """For each key column the values that have ended."""
         if not self._key:
             raise InvalidJoin(
                 f"Element <{self._name}> at byte {self._start} is a punctuation, and no key is named. "
                 f"Give the names of the key columns."
             )
-        if not promise.closes_key(self._key):
+        if not punctuation.closes_key(self._key):
             return [()]  # no row at all
-        return [self._values(at, promise.patterns[at]) for at in self._key]
+        return [self._values(at, punctuation.patterns[at]) for at in self._key]
 
     def _values(self, column: int, pattern: Pattern) -> tuple[Any, ...]:
         if isinstance(pattern, Constant):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PASSED = {"_passed": T.IntegerType(), "_passed_text": T.StringType(), "_passed_by": T.LongType()}
 
 
-def passed_on(join: SparkJoin, *, keys: bool) -> DataFrame:
+def forward(join: SparkJoin, *, keys: bool) -> DataFrame:
     """The output columns of a join that feeds another, and `PASSED`; finished `keys` where asked."""
     output = join.output_type()
     clashing = [name for name in output.names if name in PASSED]
@@ -105,7 +105,7 @@ class PassedPacker(Packer):
             result = self._with_carried(result, passed)
         progress = batch.filter(pc.equal(kinds, PROGRESS))
         if progress.num_rows:  # all buckets below know the same
-            result = replace(result, progress_us=pc.min(progress.column("_passed_by")).as_py())
+            result = replace(result, watermark_us=pc.min(progress.column("_passed_by")).as_py())
         told = batch.filter(pc.equal(kinds, WIDE))
         return self._with_wide(result, told) if told.num_rows else result
 
@@ -114,7 +114,7 @@ class PassedPacker(Packer):
         columns = {field.name: passed.column(i) for i, field in enumerate(passed.schema)}
         by = columns["_passed_by"].to_numpy()
         named: Mask = np.zeros(passed.num_rows, np.bool_)
-        for n in self.carried:
+        for n in self.forwarded:
             named |= valid([columns[f"p{n}"]])
         at = Positions(by, np.zeros(len(by), np.int64))
         keys, rows = self.keys(columns), np.arange(len(by))

@@ -18,7 +18,7 @@ from streamjoin.declare.stream import ControlForm
 from streamjoin.spark.columns import normal, quoted
 
 
-def promises_of(
+def punctuations_of_control(
     frame: DataFrame, keys: Sequence[tuple[str, T.DataType, ControlForm]], time: Any
 ) -> DataFrame:
     """Columns h, t, k0…, and f, g (the ends) where a key column is promised by ranges."""

@@ -26,12 +26,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamjoin.columnar.types import plain
 from streamjoin.enrich.segments import StagedVersion, VersionStore
-from streamjoin.enrich.spec import SemiSpec
+from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
-from streamjoin.plan.enrich.planner import EmptyMaster, SemiPlan
+from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.spark.columns import micros, normal, quoted
-from streamjoin.spark.enrich_processor import STREAM, SemiBucket, TickPacker, metric_names
+from streamjoin.spark.enrich_processor import STREAM, EnrichBucket, TickPacker, metric_names
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.frame import check_names, default_buckets, direct_rows
 from streamjoin.spark.ingest import PACKED, Packer
@@ -45,7 +45,7 @@ from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_tabl
 Sink = Callable[[DataFrame, int], None]
 
 
-def staged_beside(checkpoint: str, plan: SemiPlan) -> VersionStore:
+def staged_beside(checkpoint: str, plan: EnrichPlan) -> VersionStore:
     """Where the versions of a join's master data are: beside its checkpoint."""
     place = urlparse(checkpoint)
     if place.scheme not in ("", "file"):
@@ -58,17 +58,17 @@ def staged_beside(checkpoint: str, plan: SemiPlan) -> VersionStore:
 
 
 @dataclass(frozen=True)
-class SparkSemiJoin:
+class SparkEnrich:
     """A planned semi-stream join over a DataFrame, its master data staged."""
 
-    plan: SemiPlan
-    spec: SemiSpec
+    plan: EnrichPlan
+    spec: EnrichSpec
     frame: DataFrame
     store: VersionStore
     version: StagedVersion
 
     @classmethod
-    def of(cls, plan: SemiPlan, checkpoint: str) -> SparkSemiJoin:
+    def of(cls, plan: EnrichPlan, checkpoint: str) -> SparkEnrich:
         """Check that it can run on its session, and stage what is not staged yet."""
         below = None if plan.below is None else cls.of(plan.below, checkpoint)
         frame: Any = plan.stream.source if below is None else below.dataframe()
@@ -89,13 +89,13 @@ class SparkSemiJoin:
         version = staged(plan, spark, store)
         if version.rows == 0:
             warnings.warn(
-                f"master {plan.master.name!r} has no row with a key: nothing will match", EmptyMaster, 4
+                f"master {plan.master.name!r} has no row with a key: nothing will match", EmptyTable, 4
             )
         spec = replace(plan.for_bucket(version), name=plan.name, buckets=version.form.buckets, hash=HASH)
         return cls(plan, spec, frame, store, version)
 
     @classmethod
-    def versions(cls, plan: SemiPlan, checkpoint: str) -> list[StagedVersion]:
+    def versions(cls, plan: EnrichPlan, checkpoint: str) -> list[StagedVersion]:
         """The present versions of all master data of a chain of joins, staged where they were not."""
         spark = plan.chain[0].stream.source.sparkSession
         return [staged(one, spark, staged_beside(checkpoint, one)) for one in plan.chain]
@@ -109,7 +109,7 @@ class SparkSemiJoin:
         )
         rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)
-        processor = SemiBucket(
+        processor = EnrichBucket(
             self.spec,
             emitter,
             (str(self.store.folder), self.store.master),
@@ -178,7 +178,7 @@ class SparkSemiJoin:
         return f"{self.plan.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def staged(plan: SemiPlan, spark: SparkSession, store: VersionStore) -> StagedVersion:
+def staged(plan: EnrichPlan, spark: SparkSession, store: VersionStore) -> StagedVersion:
     """The version of the master data as it is declared; staged now if it is not yet.
 
     Buckets use the newest version there is, so an older one that is declared again becomes a new one.
@@ -205,14 +205,14 @@ def staged(plan: SemiPlan, spark: SparkSession, store: VersionStore) -> StagedVe
 
 
 def write(
-    join: SparkSemiJoin, rows: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None
+    join: SparkEnrich, rows: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None
 ) -> StreamingQuery:
     """Start a query that gives the rows of each batch to a sink."""
     writer = join.dataframe().writeStream.foreachBatch(rows).option("checkpointLocation", checkpoint)
     return writer.trigger(**trigger).start() if trigger else writer.start()
 
 
-def waiting_after(query: StreamingQuery, plan: SemiPlan) -> int:
+def waiting_after(query: StreamingQuery, plan: EnrichPlan) -> int:
     """How many rows wait after the last batch of a query, in this join and those below it."""
     for progress in reversed(query.recentProgress):
         seen = json.loads(progress.json).get("observedMetrics") or {}
@@ -227,7 +227,7 @@ def _has_run(checkpoint: str) -> bool:
     return any((Path(urlparse(checkpoint).path) / "commits").glob("[0-9]*"))
 
 
-def _key_types(plan: SemiPlan) -> list[T.DataType]:
+def _key_types(plan: EnrichPlan) -> list[T.DataType]:
     return [from_arrow_type(dtype) for dtype in plan.spec.stream.key_types]
 
 

@@ -19,10 +19,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streamjoin.enrich.operator import SemiStreamJoin
+from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.segments import StagedMaster, StagedVersion
 from streamjoin.enrich.snapshot import restore, store
-from streamjoin.enrich.spec import END_OF_TIME, SemiCounters, SemiSpec
+from streamjoin.enrich.spec import END_OF_TIME, EnrichCounters, EnrichSpec
 from streamjoin.errors import InvariantBroken
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.outputs import Results
@@ -33,12 +33,12 @@ from streamjoin.spark.exchange import GUARD
 from streamjoin.spark.ingest import PACKED_ARROW
 from streamjoin.spark.outputs import Emitter
 from streamjoin.spark.processor import CALLS, TIMES, Stopwatch, local_folder
-from streamjoin.spark.state_store import BucketKeeper, BucketStore
+from streamjoin.spark.state_store import BucketRunStore, BucketStore
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.stores import RunFiles
 
 STREAM, TICKS = 0, 1  # the inputs
-COUNTED = tuple(field.name for field in fields(SemiCounters) if field.name != "rows")
+COUNTED = tuple(field.name for field in fields(EnrichCounters) if field.name != "rows")
 GAUGES = (
     "waiting",
     "room",
@@ -99,12 +99,12 @@ class StagedVersions:
 VERSIONS = StagedVersions()  # lives as long as the worker's process
 
 
-class SemiBucket(StatefulProcessor):
+class EnrichBucket(StatefulProcessor):
     """Handles one bucket after another; Spark makes one per task."""
 
     def __init__(
         self,
-        spec: SemiSpec,
+        spec: EnrichSpec,
         emitter: Emitter,
         staged: tuple[str, str],
         labels: tuple[int, ...],
@@ -137,8 +137,8 @@ class SemiBucket(StatefulProcessor):
         watch = Stopwatch()
         self.store.calls.clear()
         stored = self.store.manifest()
-        keeper = BucketKeeper(self.store, self.files)
-        join = self._current(bucket, stored, keeper, version)
+        run_store = BucketRunStore(self.store, self.files)
+        join = self._current(bucket, stored, run_store, version)
         before = astuple(join.counts)
         watch.lap("load_us")
         shares = [from_bytes(blob, self.spec.stream) for blob in blobs]
@@ -147,7 +147,7 @@ class SemiBucket(StatefulProcessor):
             yield from self.emitter.frames(Results(output), bucket)
             watch.lap("emit_us")
         watch.lap("join_us")
-        self._commit(bucket, join, stored, keeper)
+        self._commit(bucket, join, stored, run_store)
         watch.lap("store_us")
         return_free_blocks()
         counted = [now - then for now, then in zip(astuple(join.counts), before, strict=True)]
@@ -161,7 +161,7 @@ class SemiBucket(StatefulProcessor):
         self.files.shrink()
 
     def _answers(
-        self, join: SemiStreamJoin, shares: list[Arrivals], version: str | None, bucket: int
+        self, join: EnrichJoin, shares: list[Arrivals], version: str | None, bucket: int
     ) -> Iterator[pa.RecordBatch]:
         """What the rows of the batch give."""
         if version is not None:
@@ -191,25 +191,25 @@ class SemiBucket(StatefulProcessor):
             self.store.put_manifest(Manifest(self.spec.identity(), {}).encode())
 
     def _current(
-        self, bucket: int, stored: bytes | None, keeper: BucketKeeper, version: str | None
-    ) -> SemiStreamJoin:
+        self, bucket: int, stored: bytes | None, run_store: BucketRunStore, version: str | None
+    ) -> EnrichJoin:
         """The join as it was after the last committed batch."""
         if stored is not None:
-            join: SemiStreamJoin | None = JOINS.take(self.cache_name, bucket, digest(stored))
+            join: EnrichJoin | None = JOINS.take(self.cache_name, bucket, digest(stored))
             if join is None or join.spec != self.spec:
                 manifest = Manifest.decode(stored)
-                join = restore(self.spec, manifest, keeper, lambda one: self._master(one, bucket))
+                join = restore(self.spec, manifest, run_store, lambda one: self._master(one, bucket))
         elif version is None:
             raise InvariantBroken("the first batch of a bucket has no version; please report this")
         else:
-            join = SemiStreamJoin(self.spec, self._master(version, bucket))
-        join.names.residency.keeper = keeper
+            join = EnrichJoin(self.spec, self._master(version, bucket))
+        join.names.memory_manager.run_store = run_store
         join.names.begin(join.names.step + 1)
         return join
 
-    def _commit(self, bucket: int, join: SemiStreamJoin, stored: bytes | None, keeper: BucketKeeper) -> None:
-        value = keeper.commit(store(join, keeper.saved_as), stored)
-        join.names.residency.keeper = None  # the next batch has its own
+    def _commit(self, bucket: int, join: EnrichJoin, stored: bytes | None, run_store: BucketRunStore) -> None:
+        value = run_store.commit(store(join, run_store.saved_as), stored)
+        join.names.memory_manager.run_store = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
 
 
@@ -237,7 +237,7 @@ def _received(rows: Iterator[pd.DataFrame]) -> tuple[list[Any], str | None]:
     return sorted(blobs, key=lambda blob: (len(blob), zlib.crc32(blob))), version
 
 
-def _gauges(join: SemiStreamJoin) -> list[int]:
+def _gauges(join: EnrichJoin) -> list[int]:
     division = join.division()
     return [
         join.waiting,

@@ -37,7 +37,7 @@ from streamjoin.plan.group_by import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.spark.chain import PASSED, PassedPacker
 from streamjoin.spark.columns import micros, normal, quoted
-from streamjoin.spark.control_ingest import promises_of
+from streamjoin.spark.control_ingest import punctuations_of_control
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
 from streamjoin.spark.metrics import observed
@@ -101,8 +101,10 @@ class SparkJoin:
         check_names(plan.spec.emits.names)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
-        merging = replace(plan.spec.merging, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
-        spec = replace(plan.spec, buckets=buckets, hash="spark-xxhash64", merging=merging, may_defer=False)
+        compaction = replace(plan.spec.compaction, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+        spec = replace(
+            plan.spec, buckets=buckets, hash="spark-xxhash64", compaction=compaction, may_defer=False
+        )
         return cls(plan, within_memory(spec), spark)
 
     def emitted(self, emitter: Emitter) -> DataFrame:
@@ -208,7 +210,7 @@ class SparkJoin:
             keep_unkeyed=number in self.spec.how.preserved,
             arrival=stream.arrival,
             stamped=bool(stream.stamps),
-            carried=spec.carried,
+            forwarded=spec.forwarded,
             limited=self.spec.memory_share is not None,
         )
         frame: DataFrame = stream.source
@@ -229,7 +231,7 @@ class SparkJoin:
         time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
         ranged = tuple(form == "range" for form in forms)
         packer = ControlPacker(number, stream.name, spec.layout, labels, ranged, source.time)
-        return promises_of(source.source, keys, time).mapInArrow(packer, PACKED)
+        return punctuations_of_control(source.source, keys, time).mapInArrow(packer, PACKED)
 
     def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
         source = stream.punctuation
@@ -238,11 +240,11 @@ class SparkJoin:
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
         if (
-            isinstance(source, Marked) and stream.promised is not None
+            isinstance(source, Marked) and stream.punctuated is not None
         ):  # a mark is open where it names nothing
             mark = F.coalesce(F.col(quoted(source.column)), F.lit(False))
             keys = [
-                key if name in stream.promised else F.when(~mark, key)
+                key if name in stream.punctuated else F.when(~mark, key)
                 for name, key in zip(stream.key, keys, strict=True)
             ]
         columns = [F.xxhash64(*keys).alias("h")]

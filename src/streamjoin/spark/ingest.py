@@ -32,7 +32,7 @@ from streamjoin.declare.stream import Arrival
 from streamjoin.join.arrival_order import with_tracks
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.control_intake import Promised, check_times, scheduled_arrivals
-from streamjoin.join.forwarded import promise_rows
+from streamjoin.join.forwarded import punctuation_rows
 from streamjoin.join.intake import latest_time, offsets, sort_marks
 from streamjoin.join.statistics.monitor import look
 from streamjoin.join.wire import split, to_bytes
@@ -102,7 +102,7 @@ class Packer(Packing):
     keep_unkeyed: bool = False  # rows with null keys are results of their own
     arrival: Arrival | None = None
     stamped: bool = False  # results of another join, which tells how far their time has got
-    carried: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
+    forwarded: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
     limited: bool = False  # the join has a memory limit, and works in the same processes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,11 +173,11 @@ class Packer(Packing):
     ) -> Arrivals:
         """With promises that a later operator can use, if there is one."""
         rows, at = marked
-        if len(rows) == 0 or not self.carried:
+        if len(rows) == 0 or not self.forwarded:
             return result
-        named = [_as_type(columns[f"p{n}"], self.layout.payload_types[n]) for n in self.carried]
+        named = [_as_type(columns[f"p{n}"], self.layout.payload_types[n]) for n in self.forwarded]
         by = np.zeros(len(keys[0]), np.int64) if at is None else at.partition
-        return replace(result, carried=promise_rows([*keys, *named], by).take(pa.array(rows)))
+        return replace(result, forwarded=punctuation_rows([*keys, *named], by).take(pa.array(rows)))
 
     def with_marked(
         self, result: Arrivals, hashes: Any, keys: list[Any], marked: tuple[Ints, Positions | None]
@@ -206,12 +206,12 @@ class ControlPacker(Packing):
         """One record batch from the JVM, sorted out."""
         columns = {field.name: batch.column(i) for i, field in enumerate(batch.schema)}
         times = check_times(columns["t"], self.name, self.time)
-        promised = []
+        punctuated = []
         for i, (value, ranged) in enumerate(zip(self.keys(columns), self.ranged, strict=True)):
             dtype = self.layout.key_types[i]
             ends = [canonical(_as_type(columns[f"{end}{i}"], dtype)) for end in "fg"] if ranged else []
-            promised.append(Promised(value, *ends))
-        return scheduled_arrivals(self.layout, promised, columns["h"], times)
+            punctuated.append(Promised(value, *ends))
+        return scheduled_arrivals(self.layout, punctuated, columns["h"], times)
 
 
 def _packed(buckets: list[int], inputs: list[int], blobs: list[bytes]) -> pa.RecordBatch:

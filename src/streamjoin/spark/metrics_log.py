@@ -75,7 +75,7 @@ def read_log(path: str | Path) -> list[dict[str, Any]]:
 
 def state_chart(lines: Iterable[dict[str, Any]], title: str = "Tuples held") -> Chart:
     """Tuples held and predicted, and promises, over the micro-batches, for each join of a log."""
-    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "promises": "promises"}
+    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "closed_keys": "closed_keys"}
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for line in lines:
         for gauge, what in gauges.items():

@@ -22,8 +22,15 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyarrow as pa
 
-from streamjoin.join.announcements import punctuations_of
-from streamjoin.join.outputs import Finished, FinishedWide, Output, PassedOn, Reached, Results
+from streamjoin.join.outputs import (
+    FinishedKeys,
+    FinishedPatterns,
+    Forwarded,
+    Output,
+    OutputWatermark,
+    Results,
+)
+from streamjoin.join.propagated_keys import punctuations_of
 from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
@@ -87,14 +94,14 @@ class Packed:
         kind, number, reason = ROWS, None, None
         if isinstance(output, Results):
             data = output.rows
-        elif isinstance(output, Finished):
+        elif isinstance(output, FinishedKeys):
             kind, data = PUNCTUATIONS, output.keys.data
-        elif isinstance(output, FinishedWide):
+        elif isinstance(output, FinishedPatterns):
             texts = [Punctuation(patterns).text() for patterns in output.patterns]
             kind, number, data = WIDE, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
-        elif isinstance(output, PassedOn):
-            kind, number, data = CARRIED, bucket, output.promises
-        elif isinstance(output, Reached):
+        elif isinstance(output, Forwarded):
+            kind, number, data = CARRIED, bucket, output.punctuations
+        elif isinstance(output, OutputWatermark):
             data = pa.RecordBatch.from_arrays([pa.array([output.time_us])], ["time"])
             kind, number = PROGRESS, bucket
         else:

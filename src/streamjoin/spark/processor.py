@@ -32,15 +32,15 @@ from streamjoin.spark.allocator import return_free_blocks, return_large_blocks
 from streamjoin.spark.bucket_cache import JOINS, digest
 from streamjoin.spark.exchange import GUARD
 from streamjoin.spark.outputs import Emitter
-from streamjoin.spark.state_store import BucketKeeper, BucketStore
+from streamjoin.spark.state_store import BucketRunStore, BucketStore
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.stores import RunFiles
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-HELD = ("state_rows", "state_bytes", "promises", "waiting", "resident_bytes", "groups")
+HELD = ("state_rows", "state_bytes", "closed_keys", "waiting", "resident_bytes", "groups")
 GAUGES = (*HELD, "predicted_rows", "predicted_bytes")
 SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
-TOTALS = ("results", "announcements", "fallbacks")
+TOTALS = ("results", "propagated_keys", "fallbacks")
 CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
 TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
 
@@ -115,8 +115,8 @@ class BucketJoin(StatefulProcessor):
         arrivals = self._arrivals(rows)
         self.store.calls.clear()
         stored = self.store.manifest()
-        keeper = BucketKeeper(self.store, self.files)
-        join = self._current(bucket, stored, keeper)
+        run_store = BucketRunStore(self.store, self.files)
+        join = self._current(bucket, stored, run_store)
         before = _totals(join)
         watch.lap("load_us")
         for output in join.process(arrivals):
@@ -124,7 +124,7 @@ class BucketJoin(StatefulProcessor):
             yield from self.emitter.frames(output, bucket)
             watch.lap("emit_us")
         watch.lap("join_us")
-        self._commit(bucket, join, stored, keeper)
+        self._commit(bucket, join, stored, run_store)
         watch.lap("store_us")
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
         if self.spec.memory_share is not None:
@@ -159,7 +159,7 @@ class BucketJoin(StatefulProcessor):
                 return
         self.store.put_manifest(now.encode())
 
-    def _current(self, bucket: int, stored: bytes | None, keeper: BucketKeeper) -> StreamJoin:
+    def _current(self, bucket: int, stored: bytes | None, run_store: BucketRunStore) -> StreamJoin:
         """The join as it was after the last committed batch."""
         if stored is None:
             join = StreamJoin(self.spec)
@@ -167,13 +167,13 @@ class BucketJoin(StatefulProcessor):
             cached = JOINS.take(self.cache_name, bucket, digest(stored))
             if cached is not None and not _alike(cached.spec, self.spec):
                 cached = None
-            join = cached or restore(self.spec, Manifest.decode(stored), keeper)
-        join.names.residency.keeper = keeper
+            join = cached or restore(self.spec, Manifest.decode(stored), run_store)
+        join.names.memory_manager.run_store = run_store
         return join
 
-    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None, keeper: BucketKeeper) -> None:
-        value = keeper.commit(store(join, keeper.saved_as), stored)
-        join.names.residency.keeper = None  # the next batch has its own
+    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None, run_store: BucketRunStore) -> None:
+        value = run_store.commit(store(join, run_store.saved_as), stored)
+        join.names.memory_manager.run_store = None  # the next batch has its own
         JOINS.put(self.cache_name, bucket, digest(value), join)
 
 
@@ -193,7 +193,7 @@ def local_folder() -> Path:
 
 def _totals(join: StreamJoin) -> list[int]:
     counted = [getattr(counters, name) for counters in join.counters for name in COUNTERS]
-    return [*counted, join.results, join.announcements, join.fallbacks]
+    return [*counted, join.results, join.propagated_keys, join.fallbacks]
 
 
 def _difference(after: list[int], before: list[int]) -> list[int]:

@@ -68,7 +68,7 @@ class BucketStore:
 
 
 @dataclass
-class BucketKeeper:
+class BucketRunStore:
     """Runs of one bucket and batch: in the state store, and as files that all workers map."""
 
     store: BucketStore

@@ -19,22 +19,22 @@ import numpy as np
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Constant, Empty, Pattern, Punctuation, Range, Wildcard
-from streamjoin.state.closed_ranges import RangeSet, orderable
+from streamjoin.state.closed_ranges import ClosedRanges, orderable
 from streamjoin.state.run import Run
-from streamjoin.state.sorted_runs import KeySet, MergePolicy, RunNames, Side
+from streamjoin.state.sorted_runs import CompactionPolicy, KeySet, RunNames, SortedRuns
 
 KeyPatterns = tuple[Pattern, ...]
 
 
-class Promises:
+class ClosedKeys:
     """`closed(keys)` for one input, vectorised over the distinct keys of a sorted batch."""
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
         self.layout = layout.keys_only
         self.constants = KeySet(f"{tag}c", layout, names, policy)
         self.seen = KeySet(f"{tag}u", layout, names, policy)
         single = len(layout.key_types) == 1
-        self.ranges = RangeSet(layout.key_types[0]) if single else None
+        self.ranges = ClosedRanges(layout.key_types[0]) if single else None
         self.patterns: list[KeyPatterns] = []
         self.ended = False
 
@@ -100,9 +100,9 @@ class Promises:
 
     def closed(self, keys: Batch) -> Mask:
         """For each distinct key (group) of a sorted batch: will none of it come any more?"""
-        return self.closed_by_promise(keys) | self.seen.contains(keys)
+        return self.closed_by_punctuation(keys) | self.seen.contains(keys)
 
-    def closed_by_promise(self, keys: Batch) -> Mask:
+    def closed_by_punctuation(self, keys: Batch) -> Mask:
         """As `closed`, but not counting the tuples a unique input has shown."""
         groups = len(keys.groups)
         if self.ended:
@@ -147,15 +147,15 @@ def pattern_mask(patterns: KeyPatterns, keys: Sequence[Any]) -> Mask:
     return mask
 
 
-def drop_matching(side: Side, patterns: KeyPatterns) -> None:
+def drop_matching(side: SortedRuns, patterns: KeyPatterns) -> None:
     """Let go of all rows whose key matches."""
     for run in side.runs:
         hit = run.hit(_matching_groups(run, patterns))
-        run.kill_stretches(hit.start, hit.count)
-    side.drop_dead()
+        run.delete_groups(hit.start, hit.count)
+    side.drop_tombstoned()
 
 
-def matching_keys(side: Side, patterns: KeyPatterns) -> list[Batch]:
+def matching_keys(side: SortedRuns, patterns: KeyPatterns) -> list[Batch]:
     """The distinct keys with a live row that match, one sorted batch per run."""
     found = []
     for run in side.runs:

@@ -108,7 +108,7 @@ def code_bounds(pattern: Range, dtype: pa.DataType) -> tuple[Any, Any]:
 
 
 @dataclass(slots=True)
-class RangeSet:
+class ClosedRanges:
     """Disjoint, ascending, half-open ranges of codes of one key column; high None = no end."""
 
     dtype: pa.DataType
@@ -168,9 +168,9 @@ class RangeSet:
         inside: Mask = (at >= 0) & (values <= last[at])
         return inside
 
-    def intersect(self, other: RangeSet) -> RangeSet:
+    def intersect(self, other: ClosedRanges) -> ClosedRanges:
         """What lies in both; one walk along both."""
-        found = RangeSet(self.dtype)
+        found = ClosedRanges(self.dtype)
         i = j = 0
         while i < len(self) and j < len(other):
             low, ours, theirs = max(self.low[i], other.low[j]), self.high[i], other.high[j]
@@ -182,11 +182,11 @@ class RangeSet:
             i, j = (i + 1, j) if ours_first else (i, j + 1)
         return found
 
-    def beyond(self, smaller: RangeSet) -> RangeSet:
+    def beyond(self, smaller: ClosedRanges) -> ClosedRanges:
         """The ranges, whole, that are not just so in a smaller set: those that are new or have grown."""
         known = set(zip(smaller.low, smaller.high, strict=True))
         new = [ends for ends in zip(self.low, self.high, strict=True) if ends not in known]
-        return RangeSet(self.dtype, [low for low, _ in new], [high for _, high in new])
+        return ClosedRanges(self.dtype, [low for low, _ in new], [high for _, high in new])
 
     def patterns(self) -> list[Range]:
         """The ranges as patterns of values; one whose ends cannot be said as values is left out.
@@ -220,7 +220,7 @@ class RangeSet:
         return [[_to_json(low), _to_json(high)] for low, high in zip(self.low, self.high, strict=True)]
 
     @classmethod
-    def from_json(cls, dtype: pa.DataType, ranges: list[list[Any]]) -> RangeSet:
+    def from_json(cls, dtype: pa.DataType, ranges: list[list[Any]]) -> ClosedRanges:
         lows, highs = [_from_json(low) for low, _ in ranges], [_from_json(high) for _, high in ranges]
         return cls(dtype, lows, highs)
 

@@ -28,7 +28,7 @@ class RunEntry:
     rows: int
     nbytes: int
     collided: bool
-    dead: Mask | None = None
+    tombstones: Mask | None = None
     matched: Mask | None = None
     hashes: tuple[int, int] | None = None  # None: a state from before bounds were written
     times: tuple[int, int] | None = None
@@ -82,7 +82,7 @@ class Manifest:
 
 
 def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
-    flags = _put(run.dead, parts), _put(run.matched, parts)
+    flags = _put(run.tombstones, parts), _put(run.matched, parts)
     turns = None if run.arrived is None else _put_bytes(run.arrived.tobytes(), parts)
     known = run.stored_as, run.rows, run.nbytes, run.collided
     return [*known, *flags, run.hashes, run.times, turns, run.left]
@@ -101,13 +101,16 @@ def _put_bytes(value: bytes, parts: list[bytes]) -> int:
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
     # a state from before runs could leave memory ends with the flags
-    stored_as, rows, nbytes, collided, dead, matched, hashes, times, turns, left = [*entry, *[None] * 4][:10]
+    stored_as, rows, nbytes, collided, tombstones, matched, hashes, times, turns, left = [
+        *entry,
+        *[None] * 4,
+    ][:10]
     return RunEntry(
         stored_as,
         rows,
         nbytes,
         collided,
-        _get(dead, rows, parts),
+        _get(tombstones, rows, parts),
         _get(matched, rows, parts),
         hashes and tuple(hashes),
         times and tuple(times),

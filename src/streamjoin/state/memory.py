@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamjoin.state.run import Run
 
 
-class Keeper(Protocol):
+class RunStore(Protocol):
     """Where runs are kept outside of memory."""
 
     def save(self, run: Run) -> str:
@@ -50,12 +50,12 @@ FLUSH: dict[str, Callable[[Sequence[Run]], list[Run]]] = {"largest": largest_fir
 
 
 @dataclass
-class Residency:
+class MemoryManager:
     """The runs in memory, the limit they share, and where the others are kept."""
 
     limit_bytes: int | None = None
     flush: str = "largest"
-    keeper: Keeper | None = None
+    run_store: RunStore | None = None
     turn: int = 0  # noted on runs that leave, where joining with them may wait
     _inside: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
     _visitors: weakref.WeakSet[Run] = field(default_factory=weakref.WeakSet)
@@ -74,9 +74,9 @@ class Residency:
 
     def fetch(self, run: Run) -> Batch:
         """The rows of a run that is not in memory."""
-        if self.keeper is None or run.stored_as is None:
+        if self.run_store is None or run.stored_as is None:
             raise InvariantBroken(f"the rows of run {run.name} are nowhere; please report this")
-        run.held = batch = self.keeper.load(run.stored_as, run.layout)
+        run.held = batch = self.run_store.load(run.stored_as, run.layout)
         if self.limit_bytes is not None:
             for visitor in list(self._visitors):
                 self._let_go(visitor)
@@ -109,9 +109,9 @@ class Residency:
         if run not in self._inside:
             return 0
         if run.stored_as is None:
-            if self.keeper is None:
+            if self.run_store is None:
                 raise InvariantBroken("a run must leave memory and nothing keeps it; please report this")
-            run.stored_as = self.keeper.save(run)
+            run.stored_as = self.run_store.save(run)
         self._inside.discard(run)
         if run.arrived is not None and run.left is None:
             run.left = self.turn

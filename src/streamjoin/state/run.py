@@ -1,7 +1,7 @@
 """A run: one input's rows, sorted by key, immutable; and which of them are dead.
 
 The rows of a run never change, so any copy of them found under the run's name is right; they may
-leave memory and come back (`residency`). What does change is small and always here: a dead flag
+leave memory and come back (`memory_manager`). What does change is small and always here: a dead flag
 per row (set by purging, cleared never) and, for outer joins, a matched flag per row (set when it
 took part in a result). Both live in the manifest.
 
@@ -26,7 +26,7 @@ from streamjoin.columnar.match import any_by_group, expand, find_stretches, matc
 from streamjoin.errors import InvariantBroken
 from streamjoin.punctuation import Range
 from streamjoin.state.closed_ranges import code_bounds, codes
-from streamjoin.state.memory import Residency
+from streamjoin.state.memory import MemoryManager
 
 _NONE: Ints = np.empty(0, np.int64)
 _ORDERS = ("_by_time", "_by_value")  # over the rows, built on first need
@@ -51,19 +51,19 @@ class Run:
 
     name: str
     held: Batch | None  # None: the rows are not in memory; see `batch`
-    dead: Mask | None = None
+    tombstones: Mask | None = None
     matched: Mask | None = None
     stored_as: str | None = None  # the name under which these rows are stored, once they are
     known_collided: bool | None = None  # whether two keys share a hash here, where it is known
     known_extent: Extent | None = None
-    home: Residency | None = None
+    home: MemoryManager | None = None
     arrived: Ints | None = None  # the turn in which each row came, where joining may wait
     left: int | None = None  # and the turn in which the rows left memory
     asked: int = 0  # keys that were looked for here while the rows are in memory
-    dead_rows: int = field(init=False)
+    tombstoned_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.dead_rows = 0 if self.dead is None else int(self.dead.sum())
+        self.tombstoned_rows = 0 if self.tombstones is None else int(self.tombstones.sum())
 
     @property
     def batch(self) -> Batch:
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def live_rows(self) -> int:
-        return self._rows - self.dead_rows
+        return self._rows - self.tombstoned_rows
 
     @property
     def nbytes(self) -> int:
@@ -199,13 +199,13 @@ class Run:
 
     def alive(self, rows: Ints) -> Mask:
         """Which of these rows are live."""
-        if self.dead is None:
+        if self.tombstones is None:
             return np.ones(len(rows), np.bool_)
-        flags: Mask = ~self.dead[rows]
+        flags: Mask = ~self.tombstones[rows]
         return flags
 
     def live_mask(self) -> Mask:
-        return np.ones(len(self), np.bool_) if self.dead is None else ~self.dead
+        return np.ones(len(self), np.bool_) if self.tombstones is None else ~self.tombstones
 
     def mark_matched(self, rows: Ints) -> None:
         """Remember that these rows took part in a result."""
@@ -216,36 +216,36 @@ class Run:
     def arrived_between(self, start: int, stop: int) -> Ints:
         """The turns of the live rows of a stretch."""
         turns: Ints = np.zeros(stop - start, np.int64) if self.arrived is None else self.arrived[start:stop]
-        return turns if self.dead is None else turns[~self.dead[start:stop]]
+        return turns if self.tombstones is None else turns[~self.tombstones[start:stop]]
 
     def matched_between(self, start: int, stop: int) -> Mask:
         """The matched flags of the live rows of a stretch."""
         flags: Mask = np.zeros(stop - start, np.bool_) if self.matched is None else self.matched[start:stop]
-        return flags if self.dead is None else flags[~self.dead[start:stop]]
+        return flags if self.tombstones is None else flags[~self.tombstones[start:stop]]
 
     def unmatched(self, rows: Ints) -> Ints:
         """Those of the rows that never took part in a result."""
         return rows if self.matched is None else rows[~self.matched[rows]]
 
-    def kill(self, rows: Ints) -> int:
+    def delete(self, rows: Ints) -> int:
         """Mark distinct rows dead; returns how many were live."""
         if len(rows) == 0:
             return 0
-        if self.dead is None:
-            self.dead = np.zeros(len(self), np.bool_)
-        newly = int(np.count_nonzero(~self.dead[rows]))
-        self.dead[rows] = True
-        self.dead_rows += newly
+        if self.tombstones is None:
+            self.tombstones = np.zeros(len(self), np.bool_)
+        newly = int(np.count_nonzero(~self.tombstones[rows]))
+        self.tombstones[rows] = True
+        self.tombstoned_rows += newly
         return newly
 
-    def kill_stretches(self, start: Ints, count: Ints) -> int:
+    def delete_groups(self, start: Ints, count: Ints) -> int:
         """Mark disjoint stretches of rows dead; returns how many rows were live.
 
         Few rows are marked one by one; many are flooded in one pass over the run.
         """
         rows = int(count.sum())
         if 4 * rows < len(self):
-            return self.kill(expand(start, count)[1])
+            return self.delete(expand(start, count)[1])
         if rows == len(self):
             flood: Mask = np.ones(len(self), np.bool_)
         else:
@@ -253,9 +253,13 @@ class Run:
             edge[start] = 1
             edge[start + count] -= 1
             flood = np.cumsum(edge[:-1], dtype=np.int8).view(np.bool_)
-        dead = flood if self.dead is None else self.dead | flood
-        before, self.dead, self.dead_rows = self.dead_rows, dead, int(np.count_nonzero(dead))
-        return self.dead_rows - before
+        tombstones = flood if self.tombstones is None else self.tombstones | flood
+        before, self.tombstones, self.tombstoned_rows = (
+            self.tombstoned_rows,
+            tombstones,
+            int(np.count_nonzero(tombstones)),
+        )
+        return self.tombstoned_rows - before
 
     def live_between(self, start_us: int, stop_us: int) -> Ints:
         """Live rows with start <= the time that lets them go < stop."""
@@ -282,18 +286,18 @@ class Hit:
     def live(self) -> tuple[Ints, Ints]:
         """Every live stored row: (position in this hit, row of the run), in run order per key."""
         parent, rows = expand(self.start, self.count)
-        if self.run.dead is None:
+        if self.run.tombstones is None:
             return parent, rows
         alive = self.run.alive(rows)
         return parent[alive], rows[alive]
 
     def present(self) -> Mask:
         """Which positions of this hit have a live row."""
-        dead = self.run.dead
-        if dead is None:
+        tombstones = self.run.tombstones
+        if tombstones is None:
             return np.ones(len(self.start), np.bool_)
-        if 4 * int(self.count.sum()) > len(dead):
-            dead_before = np.concatenate(([0], np.cumsum(dead)))
+        if 4 * int(self.count.sum()) > len(tombstones):
+            dead_before = np.concatenate(([0], np.cumsum(tombstones)))
             present: Mask = dead_before[self.start + self.count] - dead_before[self.start] < self.count
             return present
         parent, _ = self.live()

@@ -17,19 +17,19 @@ from typing import NamedTuple
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
-from streamjoin.state.memory import Residency
+from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run, match
 
 _SMALLEST_CLASS_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class MergePolicy:
-    """When runs are rewritten: tiers of one size class by `fanout`, and at `dead_share` dead."""
+class CompactionPolicy:
+    """When runs are rewritten: tiers of one size class by `fanout`, and at `tombstone_share` dead."""
 
     fanout: int = 6
     run_bytes: int = 128 << 20
-    dead_share: float = 0.5
+    tombstone_share: float = 0.5
     smallest_class_rows: int = _SMALLEST_CLASS_ROWS
 
     def size_class(self, rows: int) -> int:
@@ -46,7 +46,7 @@ class RunNames:
 
     step: int = 0
     used: int = 0
-    residency: Residency = field(default_factory=Residency)
+    memory_manager: MemoryManager = field(default_factory=MemoryManager)
 
     def begin(self, step: int) -> None:
         self.step, self.used = step, 0
@@ -82,13 +82,13 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Side:
+class SortedRuns:
     """Rows of one layout, held as tiers of runs; newest tier last."""
 
     tag: str
     layout: Layout
     names: RunNames
-    policy: MergePolicy = field(default_factory=MergePolicy)
+    policy: CompactionPolicy = field(default_factory=CompactionPolicy)
     tiers: list[Tier] = field(default_factory=list)
     rewritten_rows: int = 0
 
@@ -101,8 +101,8 @@ class Side:
         return sum([run.live_rows for tier in self.tiers for run in tier])
 
     @property
-    def dead_rows(self) -> int:
-        return sum(run.dead_rows for run in self.runs)
+    def tombstoned_rows(self) -> int:
+        return sum(run.tombstoned_rows for run in self.runs)
 
     @property
     def nbytes(self) -> int:
@@ -112,7 +112,7 @@ class Side:
         """Add sorted rows as a new tier, then merge what is due."""
         if len(rows):
             self.adopt(Part(rows, matched, None if turn is None else np.full(len(rows), turn)))
-            self.merge_due()
+            self.compact_due()
 
     def adopt(self, part: Part) -> None:
         """Add sorted rows as a tier, as they are."""
@@ -151,32 +151,32 @@ class Side:
 
     def forget(self, keys: Batch) -> int:
         """Let go of all rows with a key of a sorted batch; returns how many were live."""
-        gone = sum(hit.run.kill(hit.live()[1]) for hit in self.match(keys))
+        gone = sum(hit.run.delete(hit.live()[1]) for hit in self.match(keys))
         if gone:
-            self.drop_dead()
+            self.drop_tombstoned()
         return gone
 
     def live(self) -> Batch:
         """All live rows, sorted."""
         return concat(self.layout, [run.batch.where(run.live_mask()) for run in self.runs]).sorted()
 
-    def drop_dead(self) -> None:
+    def drop_tombstoned(self) -> None:
         """Forget runs without a live row; rewrite those with too many dead ones."""
         tiers = []
         for tier in self.tiers:
-            rows, dead = sum(map(len, tier)), sum(run.dead_rows for run in tier)
-            if dead == rows:
+            rows, tombstones = sum(map(len, tier)), sum(run.tombstoned_rows for run in tier)
+            if tombstones == rows:
                 continue
-            if dead > self.policy.dead_share * rows and not _has_left(tier):
+            if tombstones > self.policy.tombstone_share * rows and not _has_left(tier):
                 tiers.append(self._merge([tier]))
-            elif dead:
+            elif tombstones:
                 tiers.append([run for run in tier if run.live_rows])
             else:
                 tiers.append(tier)
         self.tiers = tiers
-        self.merge_due()
+        self.compact_due()
 
-    def merge_due(self) -> None:
+    def compact_due(self) -> None:
         """Merge tiers of one size class until fewer than `fanout` of each are left."""
         while len(self.tiers) >= self.policy.fanout:
             classes: dict[int, list[Tier]] = {}
@@ -209,7 +209,7 @@ class Side:
             for piece in _pieces(part.rows, self.policy.run_bytes):
                 rows, matched, arrived = part.between(start, piece)
                 run = Run(self.names.next(self.tag), rows, matched=matched, arrived=arrived)
-                self.names.residency.admit(run)
+                self.names.memory_manager.admit(run)
                 tier.append(run)
                 start += len(piece)
         return tier
@@ -257,7 +257,7 @@ def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]])
     slices = []
     for run, begin, end in full:
         rows = run.batch.slice(begin, end - begin)
-        slices.append(rows if run.dead is None else rows.where(~run.dead[begin:end]))
+        slices.append(rows if run.tombstones is None else rows.where(~run.tombstones[begin:end]))
     matched = [run.matched_between(begin, end) for run, begin, end in full]
     arrived = [run.arrived_between(begin, end) for run, begin, end in full]
     return Part(
@@ -285,10 +285,10 @@ def present(hits: Iterable[Hit], groups: int) -> Mask:
 
 
 class KeySet:
-    """A set of keys with their real values behind the hashes; a `Side` of rows that are only keys."""
+    """A set of keys with their real values behind the hashes; a `SortedRuns` of rows that are only keys."""
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: MergePolicy) -> None:
-        self.side = Side(tag, layout.keys_only, names, policy)
+    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
+        self.side = SortedRuns(tag, layout.keys_only, names, policy)
 
     def __len__(self) -> int:
         return self.side.live_rows

@@ -62,8 +62,8 @@ def test_slices_that_follow_each_other_give_the_whole(seed, rate, punctuations, 
             pieces = [streams.between(name, *cut, punctuations=marked) for cut in pairwise(cuts)]
         assert pa.concat_tables(pieces).combine_chunks().equals(whole.combine_chunks())
         assert whole.schema == nexmark_schema(name, punctuations=marked)
-    promises = [streams.promises("bid", *cut) for cut in pairwise(cuts)]
-    assert pa.concat_tables(promises).combine_chunks().equals(streams.promises("bid", 0, 8_000))
+    punctuations = [streams.punctuations("bid", *cut) for cut in pairwise(cuts)]
+    assert pa.concat_tables(punctuations).combine_chunks().equals(streams.punctuations("bid", 0, 8_000))
 
 
 def test_pieces_of_a_stream_with_and_without_an_end():
@@ -264,12 +264,12 @@ def test_no_row_comes_after_the_end_of_its_value(table, column, events, tight, s
 @pytest.mark.parametrize("rate", [10_000, 7_000_000])
 def test_no_bid_breaks_a_promise_by_its_time(seed, rate):
     streams = Nexmark(seed=seed, rate=rate)
-    bids, promises = streams.between("bid", 0, 30_000), streams.promises("bid", 0, 30_000)
-    assert promises.column_names == ["auction_from", "auction_to", "time"]
-    assert promises["auction_from"].null_count == len(promises) == 1_800 - 101
-    assert promises.schema.field("time").type == BID_SCHEMA.field("date_time").type
-    made = np.searchsorted(numbers(promises, "time"), numbers(bids, "date_time"), side="left")
-    highest = np.concatenate([[0], numbers(promises, "auction_to")])[made]  # of what was promised before
+    bids, punctuations = streams.between("bid", 0, 30_000), streams.punctuations("bid", 0, 30_000)
+    assert punctuations.column_names == ["auction_from", "auction_to", "time"]
+    assert punctuations["auction_from"].null_count == len(punctuations) == 1_800 - 101
+    assert punctuations.schema.field("time").type == BID_SCHEMA.field("date_time").type
+    made = np.searchsorted(numbers(punctuations, "time"), numbers(bids, "date_time"), side="left")
+    highest = np.concatenate([[0], numbers(punctuations, "auction_to")])[made]  # of what was promised before
     assert (numbers(bids, "auction") > highest).all()
 
 
@@ -280,7 +280,9 @@ def test_an_auction_ends_where_the_101st_after_it_opens():
     ends = ends.filter(ends["is_end"])
     assert np.array_equal(numbers(ends, "auction"), numbers(opened, "id")[101:] - 101)
     assert np.array_equal(numbers(ends, "date_time"), numbers(opened, "date_time")[101:])
-    assert np.array_equal(numbers(streams.promises("bid", 0, 20_000), "auction_to"), numbers(ends, "auction"))
+    assert np.array_equal(
+        numbers(streams.punctuations("bid", 0, 20_000), "auction_to"), numbers(ends, "auction")
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -328,7 +330,7 @@ def test_other_tables_and_punctuations_are_refused():
         MANY.between("seller", 0, 1)
     for ask in (
         lambda: MANY.between("person", 0, 1, punctuations=True),
-        lambda: MANY.promises("person", 0, 1),
+        lambda: MANY.punctuations("person", 0, 1),
     ):
         with pytest.raises(
             InvalidJoin, match=r"'person' has no punctuations. Ask for those of 'bid' or 'auction'"

@@ -95,7 +95,7 @@ def test_a_server_that_goes_away_is_read_again_from_the_beginning(
 ) -> None:
     pauses: list[float] = []
 
-    def kill(done: int, total: int | None) -> None:
+    def delete(done: int, total: int | None) -> None:
         if not pauses and server.process.poll() is None:
             server.kill()
 
@@ -104,7 +104,7 @@ def test_a_server_that_goes_away_is_read_again_from_the_beginning(
         if len(pauses) == 3:
             server.start()
 
-    how = Staging(progress=kill, retries=Retries(sleep=sleep), held_bytes=1 << 20)
+    how = Staging(progress=delete, retries=Retries(sleep=sleep), held_bytes=1 << 20)
     version = stage(customers, FORM, VersionStore(tmp_path, "customers"), "v", how)
     assert pauses == [1, 2, 4]
     assert version.rows == ROWS
@@ -116,11 +116,11 @@ def test_a_server_that_stays_away_is_told_without_the_password(
 ) -> None:
     store = VersionStore(tmp_path, "customers")
 
-    def kill(done: int, total: int | None) -> None:
+    def delete(done: int, total: int | None) -> None:
         if server.process.poll() is None:
             server.kill()
 
-    how = Staging(progress=kill, retries=Retries(sleep=lambda pause: None))
+    how = Staging(progress=delete, retries=Retries(sleep=lambda pause: None))
     with pytest.raises(sj.SourceLost) as told:
         stage(customers, FORM, store, "v", how)
     server.start()

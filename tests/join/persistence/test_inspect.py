@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import streamjoin as sj
-from streamjoin.join.announcements import punctuations_of
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.persistence.inspect import Kept, held
 from streamjoin.join.persistence.snapshot import from_bytes, to_bytes
+from streamjoin.join.propagated_keys import punctuations_of
 from streamjoin.plan.state_report import JoinState
 from tests.simulation.generate import script
 from tests.simulation.play import Player
@@ -28,7 +28,7 @@ def kept(story: Story, number: int) -> list[Kept]:
 
 def text(story: Story) -> str:
     join = story.run.join
-    return JoinState(0, join.spec, tuple(join.reached), {0: held(join)}, {"purge": "immediate"}).text()
+    return JoinState(0, join.spec, tuple(join.watermarks), {0: held(join)}, {"purge": "immediate"}).text()
 
 
 def auctions() -> sj.Joined:
@@ -97,11 +97,11 @@ def test_ranges_pledges_and_waiting_promises_are_named() -> None:
     run.push("b", "k y end p o\n7 1 true p 1")
     run.punctuate("b", k=sj.between(50, 60))
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("waiting promises", 2)]
-    assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("pledges", 1)]
+    assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("partial_punctuations", 1)]
     told = text(run)
     assert "1 matched nothing yet; they leave padded when they go" in told
     assert "passes 1970-01-01 00:01:00 to 1970-01-01 00:01:30; keys" in told
-    assert "1 promise waits until all of its 2 partitions have made it; keys 7" in told
+    assert "1 punctuation waits until all of its 2 partitions have made it; keys 7" in told
     assert "1 range promised: remembered for good" in told
 
 

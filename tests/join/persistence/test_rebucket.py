@@ -66,12 +66,12 @@ class InBuckets(_Watched):
         if not hasattr(self, "joins"):
             self.joins = [StreamJoin(replace(self.plan.spec, buckets=buckets)) for _ in range(buckets)]
             for join in self.joins:
-                join.names.residency.keeper = Values()
+                join.names.memory_manager.run_store = Values()
             return
         old = [Stored(join) for join in self.joins]
         # what a reader finds out from the stored state alone
         identity, facts = old[0].manifest.identity, declared(self.plan.spec)
-        spec = read_spec(identity, facts, [], self.plan.spec.merging)
+        spec = read_spec(identity, facts, [], self.plan.spec.compaction)
         new = list(rebucketed(spec, [one.manifest for one in old], lambda i: old[i].open(spec), buckets))
         stored = [Stored(join) for join in new]
         assert totals(spec, old).differences(totals(spec, stored)) == []
@@ -132,7 +132,7 @@ def test_going_on_in_other_buckets_changes_nothing(part: int) -> None:
     assert kinds["cuts"] > 100
     assert kinds["row"] > 100
     assert kinds["over"] > 50
-    assert kinds["after_promise"]
+    assert kinds["after_punctuation"]
 
 
 # Each check was seen to fail
@@ -142,8 +142,8 @@ def _first_bucket_only(whole: Whole, number: int, stretch: Stretch) -> dict[str,
     return {**SHARE(whole, number, stretch), "unsettled": []}
 
 
-def _nothing_carried(whole: Whole, i: int, carried: pa.RecordBatch, stretch: Stretch) -> pa.RecordBatch:
-    return carried.slice(0, 0)
+def _nothing_carried(whole: Whole, i: int, forwarded: pa.RecordBatch, stretch: Stretch) -> pa.RecordBatch:
+    return forwarded.slice(0, 0)
 
 
 def _all_but_the_last(stretch: Stretch, hashes: Any) -> slice:
@@ -237,11 +237,11 @@ def test_a_state_without_its_declarations_is_read_by_its_runs() -> None:
     run.push("a", table(a.schema, "k x t\n1 a 1\n2 b 2"))
     stored = Stored(run.join)
     schemas = [decode_run(value, run.join.sides[0].layout).data.schema for value in stored.runs.values()]
-    known = read_spec(spec.identity(), declared(spec), [], spec.merging)
+    known = read_spec(spec.identity(), declared(spec), [], spec.compaction)
     assert known.identity() == spec.identity()
-    found = read_spec(spec.identity(), {}, schemas, spec.merging)
+    found = read_spec(spec.identity(), {}, schemas, spec.compaction)
     assert found.inputs[0].layout == spec.inputs[0].layout
     assert found.inputs[1].layout.key_types == spec.key_types
     assert stored.open(found).sides[0].live_rows == 2
     with pytest.raises(sj.StateFormatError, match="run its query for one batch with this version"):
-        read_spec({**spec.identity(), "key types": ["list<item: int64>"]}, {}, [], spec.merging)
+        read_spec({**spec.identity(), "key types": ["list<item: int64>"]}, {}, [], spec.compaction)

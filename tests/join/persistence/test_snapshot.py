@@ -64,7 +64,7 @@ def test_snapshot_and_restore_at_every_step():
         else:
             found = getattr(run, call)(name, what)
         state = run.state()
-        return found, run.punctuations(), run.violations(), dict(state.rows), state.promises
+        return found, run.punctuations(), run.violations(), dict(state.rows), state.closed_keys
 
     straight, told, snapshots = Story(joined), [], []
     for step in steps:
@@ -111,8 +111,8 @@ def test_patterns_of_every_key_type_survive_a_stop():
     run.punctuate("a", k=sj.between(1, 5, high_closed=False), d=Decimal("1.50"), t=sj.ANY, s=['x"y', "é, *>"])
     run.punctuate("a", k=sj.ANY, d=sj.between(None, 2), t=sj.between(at(10), None), s=sj.ANY)
     again = joined.local(snapshot=run.snapshot())
-    assert again.join.promises[0].patterns == run.join.promises[0].patterns
-    assert len(again.join.promises[0].patterns) == 2
+    assert again.join.closed_keys[0].patterns == run.join.closed_keys[0].patterns
+    assert len(again.join.closed_keys[0].patterns) == 2
 
 
 @unbounded_is_meant

@@ -121,9 +121,9 @@ def test_the_auction_of_the_pwjoin_paper(operator):
 def test_promises_that_nothing_lets_go_of_are_seen_to_grow():
     run = one_many().local()
     for step in range(60):
-        run.step(steady(step, 300, 5, promised=0.7))
-    assert run.state().promises > 5000  # keys of `one` that `many` never closes
-    assert run.forecast().promises == pytest.approx(run.state().promises, rel=MARGIN)
+        run.step(steady(step, 300, 5, punctuated=0.7))
+    assert run.state().closed_keys > 5000  # keys of `one` that `many` never closes
+    assert run.forecast().closed_keys == pytest.approx(run.state().closed_keys, rel=MARGIN)
 
 
 def test_bytes_too():
@@ -161,11 +161,11 @@ def test_three_inputs():
 # ---------------------------------------------------------------- a prediction, and its reasons
 
 
-def steady(step, keys, open_steps, promised=1.0, rows_of_one=1):
-    """Unique keys on `one`, all closed by `many` so many steps later, except those beyond `promised`."""
+def steady(step, keys, open_steps, punctuated=1.0, rows_of_one=1):
+    """Unique keys on `one`, all closed by `many` so many steps later, except those beyond `punctuated`."""
     new = np.arange(step * 10_000, step * 10_000 + keys * rows_of_one)
     past = step - open_steps
-    ended = np.arange(past * 10_000, past * 10_000 + int(keys * promised)) if past >= 0 else np.arange(0)
+    ended = np.arange(past * 10_000, past * 10_000 + int(keys * punctuated)) if past >= 0 else np.arange(0)
     return {
         "one": pa.table({"k": new, "x": new}),
         "many": pa.table({"k": ended, "end": np.ones(len(ended), np.bool_)}),
@@ -205,7 +205,7 @@ def test_more_than_twice_as_much_is_explained_by_what_changed():
 def test_keys_that_never_get_their_promise_are_told():
     run = one_many().local()
     for step in range(60):
-        run.step(steady(step, 300, 5, promised=0.7))
+        run.step(steady(step, 300, 5, punctuated=0.7))
     (said,) = [said for said in run.advice() if "nothing seems to let" in said]
     share = int(said.split("let ")[1].split(" %")[0])
     assert 25 <= share <= 35

@@ -50,7 +50,7 @@ def test_promises_that_wait_are_shown_and_carried_out_later(story):
     assert run.held()["a"] == 3
     assert run.punctuations() == []
     run.push("b", "k y\n1 100")
-    assert run.violations() == [("b", "after_promise", 1, 100)]
+    assert run.violations() == [("b", "after_punctuation", 1, 100)]
     run.punctuate("b", k=3)
     assert run.punctuations() == ["<1>", "<2>", "<3>"]
     assert run.state().waiting == 0
@@ -294,7 +294,7 @@ def test_value_oriented_scheduling_finishes_awaited_keys_before_other_rows():
 # ---------------------------------------------------------------- purging
 
 
-def promised(run, keys):
+def punctuated(run, keys):
     for key in keys:
         run.punctuate("b", k=key)
     return run.held()["a"], run.state().waiting
@@ -306,29 +306,29 @@ A_ROWS = "k x\n" + "\n".join(f"{key} {key}" for key in range(1, 9))
 def test_purging_when_so_many_keys_wait(story):
     run = story(plain(purge=sj.PurgeEvery(3)))
     run.push("a", A_ROWS)
-    assert promised(run, [1, 2]) == (8, 2)
-    assert promised(run, [3, 4]) == (5, 1)
+    assert punctuated(run, [1, 2]) == (8, 2)
+    assert punctuated(run, [3, 4]) == (5, 1)
 
 
 def test_purging_when_the_inputs_have_nothing_left(story):
     run = story(plain(purge=sj.PurgeEvery(100, when_idle=True)))
     run.push("a", A_ROWS)
-    assert promised(run, [1, 2]) == (6, 0)
+    assert punctuated(run, [1, 2]) == (6, 0)
 
 
 def test_purging_when_memory_is_full(story):
     run = story(plain(purge=sj.PurgeEvery(memory=1)))
     run.push("a", A_ROWS)
-    assert promised(run, [1]) == (7, 0)
+    assert punctuated(run, [1]) == (7, 0)
     run = story(plain(purge=sj.PurgeEvery(memory=1 << 30)))
     run.push("a", A_ROWS)
-    assert promised(run, [1]) == (8, 1)
+    assert punctuated(run, [1]) == (8, 1)
 
 
 def test_no_purging_keeps_tuples_but_stores_none_that_are_useless(story):
     run = story(plain(purge="none"))
     run.push("a", A_ROWS)
-    assert promised(run, [1, 2]) == (8, 0)
+    assert punctuated(run, [1, 2]) == (8, 0)
     run.push("a", "k x\n1 11")
     assert run.held()["a"] == 8
     run.finish()
@@ -338,7 +338,7 @@ def test_no_purging_keeps_tuples_but_stores_none_that_are_useless(story):
 def test_what_waits_is_carried_out_when_an_input_ends(story):
     run = story(plain(purge=sj.PurgeEvery(100)))
     run.push("a", A_ROWS)
-    promised(run, [1, 2])
+    punctuated(run, [1, 2])
     run.end("b")
     assert run.held()["a"] == 0
     assert run.state().waiting == 0

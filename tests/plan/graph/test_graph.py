@@ -185,7 +185,7 @@ def test_a_promise_waits_while_tuples_it_speaks_of_are_held(way):
     run.push("b", "x y\n1 7\n2 8\n3 7")  # no a yet: all are held
     run.punctuate("b", x=sj.ANY, y=[7, 8])
     assert run.held() == {"a": 0, "b": 3, "abc_1": 0, "c": 2}
-    assert run.state().promises == 4  # two that wait, and the keys of c
+    assert run.state().closed_keys == 4  # two that wait, and the keys of c
     assert run.push("a", "x p\n1 10\n2 20") == [(1, 10, 7, 70), (2, 20, 8, 80)]
     assert run.held() == {"a": 2, "b": 1, "abc_1": 0, "c": 1}  # 8 has gone on, of 7 there is (3, 7)
     assert run.push("a", "x p\n3 30") == [(3, 30, 7, 70)]
@@ -230,7 +230,7 @@ def test_a_row_that_breaks_a_promise_that_went_on_is_a_violation_there(way):
     run.punctuate("b", x=sj.ANY, y=7)
     assert run.push("b", "x y\n1 7") == NOTHING
     assert run.push("c", "y r\n7 70") == NOTHING
-    assert run.violations() == [("abc_1", "after_promise", 7, 1, 10)]
+    assert run.violations() == [("abc_1", "after_punctuation", 7, 1, 10)]
 
 
 @unbounded_is_meant

@@ -24,7 +24,7 @@ from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Intake
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import Results
-from streamjoin.join.partial_punctuations import Pledges
+from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
 from streamjoin.spark.chain import PASSED, PassedPacker, Unpack
 from streamjoin.spark.outputs import PUNCTUATIONS, Packed
@@ -80,7 +80,7 @@ class Level:
         level, stream = self.below[i], self.plan.streams[i]
         spec = self.spec.inputs[i]
         packer = PassedPacker(
-            i, stream.name, spec.layout, (0,), stamped=bool(stream.stamps), carried=spec.carried,
+            i, stream.name, spec.layout, (0,), stamped=bool(stream.stamps), forwarded=spec.forwarded,
             places=stream.inner.places, key_types=stream.inner.plan.spec.key_types,
         )  # fmt: skip
         tasks: dict[int, list[pa.RecordBatch]] = {0: []}
@@ -181,5 +181,5 @@ def test_buckets_together_are_one_join() -> None:
 
 
 def test_planted_a_promise_goes_on_when_one_bucket_has_passed_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pledges, "fulfilled", lambda self, keys, at: (keys, None))
+    monkeypatch.setattr(PartialPunctuations, "fulfilled", lambda self, keys, at: (keys, None))
     assert any(right(seed) is False for seed in range(200))

@@ -24,7 +24,7 @@ from streamjoin.api.join import _lifted
 from streamjoin.columnar.batch import Batch
 from streamjoin.join import forwarding as passing
 from streamjoin.join import probe
-from streamjoin.join.forwarded import Carried
+from streamjoin.join.forwarded import ForwardedPunctuations
 from streamjoin.local.chain import ChainRun
 from streamjoin.plan.graph.order import forced
 from streamjoin.plan.planner import JoinOptions
@@ -211,7 +211,7 @@ def play(
         take(run.end(one.name))
     assert not any(run.state().rows.values())
     below = run._below.values() if isinstance(run, ChainRun) else ()
-    assert not any(len(waiting) for one in (run, *below) for waiting in one.join.carried)
+    assert not any(len(waiting) for one in (run, *below) for waiting in one.join.forwarded)
     return found
 
 
@@ -295,10 +295,12 @@ def test_planted_a_result_is_let_go_by_its_time(monkeypatch) -> None:
 
 
 def test_planted_the_fastest_input_below_tells_the_time(monkeypatch) -> None:
-    monkeypatch.setattr(passing, "progress_of_results", lambda join: max(join.reached))
+    monkeypatch.setattr(passing, "output_watermark", lambda join: max(join.watermarks))
     assert first_failure() is not None
 
 
 def test_planted_promises_go_on_while_tuples_they_speak_of_are_held(monkeypatch) -> None:
-    monkeypatch.setattr(Carried, "_held", lambda self, side, named, values: np.zeros(len(values[0]), bool))
+    monkeypatch.setattr(
+        ForwardedPunctuations, "_held", lambda self, side, named, values: np.zeros(len(values[0]), bool)
+    )
     assert first_failure() is not None

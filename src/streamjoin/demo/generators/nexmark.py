@@ -79,7 +79,7 @@ _BLOCK_EVENTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Promise:
+class _End:
     """Values of `column` are over when the `lag`th after them has come to the table `opens`."""
 
     column: str
@@ -90,8 +90,8 @@ class _Promise:
 TABLES: tuple[Name, ...] = ("person", "auction", "bid")
 _SCHEMAS = {"person": PERSON_SCHEMA, "auction": AUCTION_SCHEMA, "bid": BID_SCHEMA}
 _PROMISES = {
-    "bid": _Promise("auction", "auction", _IN_FLIGHT + 1),
-    "auction": _Promise("seller", "person", _ACTIVE),
+    "bid": _End("auction", "auction", _IN_FLIGHT + 1),
+    "auction": _End("seller", "person", _ACTIVE),
 }
 
 
@@ -100,7 +100,7 @@ def nexmark_schema(table: str, *, punctuations: bool = False) -> pa.Schema:
     if table not in _SCHEMAS:
         raise InvalidJoin(f"NEXMark has no table {table!r}. Give 'person', 'auction' or 'bid'.")
     if punctuations:
-        _promise(table)
+        _punctuation(table)
         return _SCHEMAS[table].append(pa.field("is_end", pa.bool_()))
     return _SCHEMAS[table]
 
@@ -147,7 +147,7 @@ class Nexmark:
         rows = rows.append_column("is_end", pa.array(np.zeros(len(rows), np.bool_)))
         openings, ended = self._ended(table, first, last)
         marks = {
-            _promise(table).column: pa.array(ended),
+            _punctuation(table).column: pa.array(ended),
             "date_time": self._times(openings),
             "is_end": pa.array(np.ones(len(ended), np.bool_)),
         }
@@ -156,17 +156,17 @@ class Nexmark:
         events = np.concatenate([*self._blocks(table, first, last), openings])
         return both.take(pa.array(np.argsort(events, kind="stable")))
 
-    def promises(self, table: Name, first: int, last: int) -> pa.Table:
+    def punctuations(self, table: Name, first: int, last: int) -> pa.Table:
         """What the events in [first, last) end, as a control stream: each row a range, from null to `to`.
 
         Of bids `auction_from`, `auction_to` and `time`; of auctions `seller_from`, `seller_to` and `time`.
         No row of the table that is later than `time` lies in the range.
 
-        >>> Nexmark(seed=7).promises("bid", 0, 1702)["auction_to"].to_pylist()
+        >>> Nexmark(seed=7).punctuations("bid", 0, 1702)["auction_to"].to_pylist()
         [1000, 1001]
         """
         openings, ended = self._ended(table, first, last)
-        column = _promise(table).column
+        column = _punctuation(table).column
         return pa.table(
             {
                 f"{column}_from": pa.nulls(len(ended), pa.int64()),
@@ -200,9 +200,9 @@ class Nexmark:
 
     def _ended(self, table: str, first: int, last: int) -> tuple[Ints, Ints]:
         """The events in [first, last) that end a value of the table, and the value."""
-        promise = _promise(table)
-        events = np.concatenate([np.empty(0, np.int64), *self._blocks(promise.opens, first, last)])
-        ended = _number(promise.opens, events) - promise.lag
+        punctuation = _punctuation(table)
+        events = np.concatenate([np.empty(0, np.int64), *self._blocks(punctuation.opens, first, last)])
+        ended = _number(punctuation.opens, events) - punctuation.lag
         return events[ended >= 0], ended[ended >= 0] + FIRST_ID
 
     def _times(self, events: Ints) -> Any:
@@ -280,7 +280,7 @@ class Nexmark:
         }
 
 
-def _promise(table: str) -> _Promise:
+def _punctuation(table: str) -> _End:
     if table not in _PROMISES:
         raise InvalidJoin(f"The table {table!r} has no punctuations. Ask for those of 'bid' or 'auction'.")
     return _PROMISES[table]

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints, Mask
-from streamjoin.join.announcements import punctuations_of
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.persistence.snapshot import sides_of
-from streamjoin.state.sorted_runs import Side
+from streamjoin.join.propagated_keys import punctuations_of
+from streamjoin.state.sorted_runs import SortedRuns
 
 EXAMPLES = 3
 Span = tuple[int, int]
@@ -60,11 +60,11 @@ class InputHeld:
 
     name: str
     tuples: int
-    dead: int
+    tombstones: int
     nbytes: int
     runs: int
-    promises: int
-    promise_bytes: int
+    closed_keys: int
+    closed_key_bytes: int
     ended: bool
     times_us: Span | None
     unmatched: int | None  # of a preserved input: tuples that leave padded if nothing comes
@@ -79,11 +79,11 @@ class InputHeld:
         return replace(
             self,
             tuples=self.tuples + other.tuples,
-            dead=self.dead + other.dead,
+            tombstones=self.tombstones + other.tombstones,
             nbytes=self.nbytes + other.nbytes,
             runs=self.runs + other.runs,
-            promises=self.promises + other.promises,
-            promise_bytes=self.promise_bytes + other.promise_bytes,
+            closed_keys=self.closed_keys + other.closed_keys,
+            closed_key_bytes=self.closed_key_bytes + other.closed_key_bytes,
             times_us=_around(self.times_us, other.times_us),
             unmatched=None if self.unmatched is None else self.unmatched + (other.unmatched or 0),
             kept=tuple(sorted(merged.values(), key=lambda one: (one.what != "tuples", -one.count))),
@@ -95,14 +95,14 @@ class JoinHeld:
     """What a join, or a bucket of it, holds: by input; beside them what belongs to no input."""
 
     inputs: tuple[InputHeld, ...]
-    announced: tuple[Kept, ...]
+    propagated: tuple[Kept, ...]
     waiting: int  # keys whose promises are not carried out yet
     other_rows: dict[str, int]  # of sides that are none of these, by tag
 
     def and_also(self, other: JoinHeld) -> JoinHeld:
         """Both together, of two buckets."""
         merged: dict[tuple[str, ...], Kept] = {}
-        for one in (*self.announced, *other.announced):
+        for one in (*self.propagated, *other.propagated):
             merged[one.open] = merged[one.open].and_also(one) if one.open in merged else one
         tags = {**self.other_rows, **other.other_rows}
         return JoinHeld(
@@ -118,23 +118,23 @@ def held(join: StreamJoin) -> JoinHeld:
     known = {side.tag for i in range(len(join.sides)) for side in (join.sides[i], *_promise_sides(join, i))}
     return JoinHeld(
         tuple(_input(join, i) for i in range(len(join.sides))),
-        tuple(_by_openness(join, "announced", join.announced.side.live(), range(len(join.sides)))),
+        tuple(_by_openness(join, "propagated", join.propagated.side.live(), range(len(join.sides)))),
         sum(map(len, join.unsettled)),
         {
             side.tag: side.live_rows
             for side in sides_of(join)
-            if side.tag not in known and side.tag != join.announced.side.tag
+            if side.tag not in known and side.tag != join.propagated.side.tag
         },
     )
 
 
-def _promise_sides(join: StreamJoin, i: int) -> list[Side]:
-    singly = [key_set.side for key_set in join.promises[i].key_sets]
-    return [*singly, join.pledges[i].side, join.scheduled[i].side]
+def _promise_sides(join: StreamJoin, i: int) -> list[SortedRuns]:
+    singly = [key_set.side for key_set in join.closed_keys[i].key_sets]
+    return [*singly, join.partial_punctuations[i].side, join.scheduled[i].side]
 
 
 def _input(join: StreamJoin, i: int) -> InputHeld:
-    side, promises = join.sides[i], join.promises[i]
+    side, closed_keys = join.sides[i], join.closed_keys[i]
     rows = side.live()
     timed = len(rows) > 0 and rows.layout.timed
     unmatched = None
@@ -143,15 +143,18 @@ def _input(join: StreamJoin, i: int) -> InputHeld:
     return InputHeld(
         join.spec.inputs[i].name,
         len(rows),
-        side.dead_rows,
+        side.tombstoned_rows,
         side.nbytes,
         sum(1 for _ in side.runs),
-        len(promises) + len(join.pledges[i]) + len(join.scheduled[i]) + len(join.carried[i]),
+        len(closed_keys)
+        + len(join.partial_punctuations[i])
+        + len(join.scheduled[i])
+        + len(join.forwarded[i]),
         sum(each.nbytes for each in _promise_sides(join, i)),
-        promises.ended,
+        closed_keys.ended,
         (int(rows.time.min()), int(rows.time.max())) if timed else None,
         unmatched,
-        (*_tuples(join, i, rows), *_promises(join, i)),
+        (*_tuples(join, i, rows), *_closed_keys(join, i)),
     )
 
 
@@ -163,9 +166,9 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
     others = [m for m in range(len(join.sides)) if m != i]
     waits, enough = [], []
     for m in others:
-        open_: Mask = ~join.promises[m].closed(rows)[group]
+        open_: Mask = ~join.closed_keys[m].closed(rows)[group]
         if span is not None:
-            open_ &= rows.bound >= join.reached[m] - span
+            open_ &= rows.bound >= join.watermarks[m] - span
         waits.append(open_)
         enough.append(open_ & ~join.sides[m].present(rows)[group])
     names = [join.spec.inputs[m].name for m in others]
@@ -182,22 +185,24 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
         )
 
 
-def _promises(join: StreamJoin, i: int) -> Iterator[Kept]:
+def _closed_keys(join: StreamJoin, i: int) -> Iterator[Kept]:
     """What input i has promised, by what would let it be forgotten."""
-    promises = join.promises[i]
+    closed_keys = join.closed_keys[i]
     others = [m for m in range(len(join.sides)) if m != i]
-    yield from _by_openness(join, "promised keys", promises.constants.side.live(), others)
-    yield from _by_openness(join, "unique keys seen", promises.seen.side.live(), others)
-    wide = {"ranges": promises.ranges or (), "patterns": promises.patterns}
+    yield from _by_openness(join, "promised keys", closed_keys.constants.side.live(), others)
+    yield from _by_openness(join, "unique keys seen", closed_keys.seen.side.live(), others)
+    wide = {"ranges": closed_keys.ranges or (), "patterns": closed_keys.patterns}
     for what, found in wide.items():
         if len(found):
             yield Kept(what, len(found))
-    if len(join.carried[i]):
-        yield Kept("carried promises", len(join.carried[i]))
-    pledges, scheduled = join.pledges[i], join.scheduled[i]
-    if len(pledges):
-        rows = pledges.side.live()
-        yield Kept("pledges", len(pledges), keys=_examples(rows, np.arange(len(rows))))
+    if len(join.forwarded[i]):
+        yield Kept("carried promises", len(join.forwarded[i]))
+    partial_punctuations, scheduled = join.partial_punctuations[i], join.scheduled[i]
+    if len(partial_punctuations):
+        rows = partial_punctuations.side.live()
+        yield Kept(
+            "partial_punctuations", len(partial_punctuations), keys=_examples(rows, np.arange(len(rows)))
+        )
     if len(scheduled):
         rows = scheduled.side.live()
         times = [*rows.time.tolist(), *(time_us for time_us, _ in scheduled.patterns)]
@@ -211,7 +216,7 @@ def _by_openness(join: StreamJoin, what: str, keys: Batch, inputs: Iterable[int]
         return
     asked = list(inputs)
     names = [join.spec.inputs[m].name for m in asked]
-    for code, chosen in _alike([~join.promises[m].closed(keys) for m in asked]):
+    for code, chosen in _alike([~join.closed_keys[m].closed(keys) for m in asked]):
         yield Kept(what, len(chosen), _named(names, code), keys=_examples(keys, chosen))
 
 

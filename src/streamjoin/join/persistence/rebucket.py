@@ -43,13 +43,13 @@ from streamjoin.join.wire import bucket_bounds
 from streamjoin.state.codec import batch_bytes, decode_batch, decode_run, encode_run
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
-from streamjoin.state.sorted_runs import Part, Side
+from streamjoin.state.sorted_runs import Part, SortedRuns
 from streamjoin.state.stores import Values
 
 Facts = dict[str, Any]
 _LOWEST, _HIGHEST = (int(end) for end in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
-_ALIKE = ("own progress", "ended", "reached", "promises", "pledged patterns", "scheduled patterns")
-_SUMMED = ("counters", "results", "announcements", "fallbacks")
+_ALIKE = ("own progress", "ended", "watermarks", "closed_keys", "pledged patterns", "scheduled patterns")
+_SUMMED = ("counters", "results", "propagated_keys", "fallbacks")
 _DIVIDED = ("step", "seen", "unsettled", "followed")
 _BEGUN_AGAIN = ("calibration", "measured")
 KNOWN = frozenset((*_ALIKE, *_SUMMED, *_DIVIDED, *_BEGUN_AGAIN))
@@ -125,7 +125,7 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _take_over(side: Side, parts: Sequence[Side], stretch: Stretch) -> None:
+def _take_over(side: SortedRuns, parts: Sequence[SortedRuns], stretch: Stretch) -> None:
     """The live rows of a stretch, tier by tier; neighbours' tiers follow each other in hash order."""
     for tiers in zip_longest(*(part.tiers for part in parts), fillvalue=()):
         rows, flags = [], []
@@ -197,11 +197,11 @@ class Whole:
             ]
         return facts
 
-    def _carried(self, i: int, carried: pa.RecordBatch, stretch: Stretch) -> pa.RecordBatch:
+    def _carried(self, i: int, forwarded: pa.RecordBatch, stretch: Stretch) -> pa.RecordBatch:
         """Keys of clustered arrival go to their bucket; what ordered arrival carries is everybody's."""
         if not isinstance(self.spec.inputs[i].arrival, Clustered):
-            return carried
-        return carried.filter(pa.array(stretch.mask(carried.column(0).to_numpy())))
+            return forwarded
+        return forwarded.filter(pa.array(stretch.mask(forwarded.column(0).to_numpy())))
 
     def in_short(self) -> Facts:
         """What must be the same before and after, monitors' samples aside."""
@@ -228,7 +228,7 @@ def _agreed(name: str, facts: Sequence[Facts]) -> Any:
 
 def _in_order(name: str, value: Any) -> Any:
     """Lists whose order says nothing, and may differ between buckets, sorted."""
-    if name == "promises":
+    if name == "closed_keys":
         return [{**each, "patterns": sorted(each["patterns"])} for each in value]
     if name == "pledged patterns":
         return [{text: sorted(made) for text, made in sorted(each.items())} for each in value]
@@ -273,10 +273,10 @@ def _followed(spec: JoinSpec, saved: Sequence[list[Any]]) -> list[list[Any] | No
             continue
         batches = [decode_batch(bytes.fromhex(state[1])) for state in states]
         if isinstance(one.arrival, Clustered):
-            carried = pa.concat_batches(batches)
+            forwarded = pa.concat_batches(batches)
         else:
-            carried = _ordered_alike(one.name, batches)
-        found.append([max(state[0] for state in states), carried])
+            forwarded = _ordered_alike(one.name, batches)
+        found.append([max(state[0] for state in states), forwarded])
     return found
 
 

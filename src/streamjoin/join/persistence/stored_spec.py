@@ -23,7 +23,7 @@ from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS
 from streamjoin.join.group_spec import Aggregate, Grouping
 from streamjoin.join.join_type import join_type
 from streamjoin.join.spec import InputSpec, JoinSpec
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 
 _ALIASES = {"date32[day]": pa.date32(), "timestamp[us]": pa.timestamp("us"), "double": pa.float64()}
 
@@ -41,7 +41,7 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
                 "idle (us)": one.idle_us,
                 "partitions": one.partitions,
                 "closes": one.closes,
-                "carried": one.carried,
+                "forwarded": one.forwarded,
             }
             for one in spec.inputs
         ],
@@ -49,7 +49,7 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
 
 
 def read_spec(
-    identity: dict[str, Any], facts: dict[str, Any], stored: Iterable[pa.Schema], merging: MergePolicy
+    identity: dict[str, Any], facts: dict[str, Any], stored: Iterable[pa.Schema], compaction: CompactionPolicy
 ) -> JoinSpec:
     """The join that wrote a state; `stored` are the columns of its runs, asked for only where needed."""
     known = facts.get("inputs")
@@ -66,7 +66,7 @@ def read_spec(
         ),
         pa.schema([]),
         join_type(identity.get("how", "inner"), len(identity["inputs"])),
-        merging=merging,
+        compaction=compaction,
         buckets=identity["buckets"],
         hash=identity["hash"],
         grouping=None if facts.get("grouping") is None else _grouping_from_json(facts["grouping"]),
@@ -111,7 +111,7 @@ def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[st
         arrival=None if arrival is None else _arrival(arrival),
         partitioned=arrival is not None and arrival.endswith("in each partition"),
         closes=told.get("closes"),
-        carried=tuple(told.get("carried", ())),
+        forwarded=tuple(told.get("forwarded", ())),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.statistics.lifetimes import Life, Lives
-from streamjoin.join.watermarks import NO_PROGRESS, Progress
+from streamjoin.join.watermarks import NO_WATERMARK, OwnWatermarks
 
 TERM = 8  # steps, at most, for which a forecast is made
 _SCALE = 1e9  # rates are shown as rows per so many units of the clock
@@ -77,21 +77,21 @@ class Memory:
     """Remembered promises and their bytes at the end of the last term, and how they grew by the clock."""
 
     at: float = 0.0
-    promises: int = 0
+    closed_keys: int = 0
     nbytes: int = 0
     growth: float = 0.0
     growth_bytes: float = 0.0
 
-    def next(self, clock: float, promises: int, nbytes: int) -> Memory:
+    def next(self, clock: float, closed_keys: int, nbytes: int) -> Memory:
         span = clock - self.at
         if span <= 0:
             return self
         return Memory(
-            clock, promises, nbytes, (promises - self.promises) / span, (nbytes - self.nbytes) / span
+            clock, closed_keys, nbytes, (closed_keys - self.closed_keys) / span, (nbytes - self.nbytes) / span
         )
 
     def promises_at(self, clock: float) -> float:
-        return max(0.0, self.promises + self.growth * (clock - self.at))
+        return max(0.0, self.closed_keys + self.growth * (clock - self.at))
 
     def bytes_at(self, clock: float) -> float:
         return max(0.0, self.nbytes + self.growth_bytes * (clock - self.at))
@@ -123,10 +123,10 @@ class Calibration:
         self._new_rows[i] += len(hashes)
         self.lives[i].came(hashes, stored)
 
-    def tick(self, progress: Progress, reached: Sequence[int], earliest: float | None) -> bool:
+    def tick(self, own_watermarks: OwnWatermarks, watermarks: Sequence[int], earliest: float | None) -> bool:
         """A step ends, whose first row had the time `earliest`; whether a term ends with it."""
         self.steps += 1
-        clock = self._now(progress)
+        clock = self._now(own_watermarks)
         if self.begin is None:
             first = earliest if self.timed else 0.0
             if clock is None or first is None:  # nothing with a time has come yet
@@ -141,19 +141,19 @@ class Calibration:
         for i, lives in enumerate(self.lives):
             self._rows[i] += self._new_rows[i]
             self._new_rows[i] = 0
-            if self.timed and reached[i] > NO_PROGRESS and not progress.ended[i]:
-                self._lag[i] += clock - reached[i]
+            if self.timed and watermarks[i] > NO_WATERMARK and not own_watermarks.ended[i]:
+                self._lag[i] += clock - watermarks[i]
                 self._lags[i] += 1
             lives.tick(clock, self._stay(i))
         return self.steps >= self._due
 
-    def _now(self, progress: Progress) -> float | None:
+    def _now(self, own_watermarks: OwnWatermarks) -> float | None:
         if not self.timed:
             return self.clock + sum(self._new_rows)
         times = [
             own + one.lateness_us
-            for own, one in zip(progress.own, self.spec.inputs, strict=True)
-            if own > NO_PROGRESS
+            for own, one in zip(own_watermarks.own, self.spec.inputs, strict=True)
+            if own > NO_WATERMARK
         ]
         return float(max(times)) if times else None
 
@@ -169,7 +169,7 @@ class Calibration:
             stays.append(one.ttl_us + one.lateness_us)
         return max(min(stays), 0.0) if stays else float("inf")
 
-    def plan_term(self, sizes: Sequence[Size], promises: int, promise_bytes: int) -> None:
+    def plan_term(self, sizes: Sequence[Size], closed_keys: int, closed_key_bytes: int) -> None:
         """A term has ended: what follows is predicted from what has been measured so far."""
         self._due = self.steps + min(self.steps, TERM)
         if self._passed <= 0:
@@ -179,7 +179,7 @@ class Calibration:
             replace(self._measured(i), row_bytes=size.nbytes / size.rows if size.rows else known[i])
             for i, size in enumerate(sizes)
         ]
-        self.memory = self.memory.next(self.clock, promises, promise_bytes)
+        self.memory = self.memory.next(self.clock, closed_keys, closed_key_bytes)
         for lives in self.lives:
             lives.fade()
         self._rows = [rows / 2 for rows in self._rows]
@@ -200,7 +200,7 @@ class Calibration:
             return [0.0] * len(self.lives)
         return [one.rows(self._elapsed) for one in self.expected]
 
-    def predicted_promises(self) -> float:
+    def predicted_closed_keys(self) -> float:
         """Remembered promises that are expected now."""
         return 0.0 if self.expected is None else self.memory.promises_at(self.clock)
 

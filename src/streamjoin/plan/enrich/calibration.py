@@ -22,7 +22,7 @@ from streamjoin.enrich.spec import Master as StagedRows
 from streamjoin.enrich.staging import Staging, stage
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.intake import Intake
-from streamjoin.plan.enrich.planner import SemiPlan, plan_semi
+from streamjoin.plan.enrich.planner import EnrichPlan, plan_enrich
 from streamjoin.plan.planner import JoinOptions
 
 _ROWS = 60_000
@@ -37,20 +37,20 @@ def loop_costs(operator: str | None) -> LoopCosts:
     zipf = [ZipfStreams(seed=3, rows=_ROWS, skew=skew) for skew in (0.0, 1.0)]
     stream = Stream("stream", zipf[0].stream_schema, ("k",))
     master = Master("master", zipf[0].master_schema, ("k",), _MEMORY)
-    plan = plan_semi([stream, master], JoinOptions(operator=operator))
+    plan = plan_enrich([stream, master], JoinOptions(operator=operator))
     with tempfile.TemporaryDirectory(prefix="streamjoin-calibration-") as folder:
         masters = [_staged(plan, zipf[0], Path(folder), pieces) for pieces in _PIECES]
         return calibrate(plan.spec, masters, [_drawn(plan, each) for each in zipf], _W)
 
 
-def _staged(plan: SemiPlan, zipf: ZipfStreams, folder: Path, pieces: int) -> StagedRows:
+def _staged(plan: EnrichPlan, zipf: ZipfStreams, folder: Path, pieces: int) -> StagedRows:
     table = zipf.master_rows(0, _ROWS)
     store = VersionStore(folder / str(pieces), plan.master.name)
     how = Staging(piece_bytes=table.nbytes // pieces + 1)
     return stage(table_source(table), plan.form(1, "local"), store, "1", how).bucket(0)
 
 
-def _drawn(plan: SemiPlan, zipf: ZipfStreams) -> Callable[[int], Batch]:
+def _drawn(plan: EnrichPlan, zipf: ZipfStreams) -> Callable[[int], Batch]:
     """New tuples at each call."""
     intake, taken = Intake(plan.stream, plan.spec.stream, monitored=False), 0
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from streamjoin.declare.stream import duration_text
-from streamjoin.enrich.cost import Forecast, LoopCosts, SemiLoad, SemiModel
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, Forecast, LoopCosts
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.segments import PIECE_BYTES, StagedVersion
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.cost import Rate, row_bytes
-from streamjoin.plan.enrich.planner import PRESETS, SemiPlan
+from streamjoin.plan.enrich.planner import PRESETS, EnrichPlan
 from streamjoin.plan.explain import check_format, size_text
 
 _SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
@@ -48,7 +48,7 @@ class Expected:
 
 
 def described(
-    plan: SemiPlan, contents: Mapping[str, Content], expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, Content], expected: Expected | None = None
 ) -> dict[str, Any]:
     """Everything that is known of a plan before it runs, as plain values."""
     content = contents[plan.master.name]
@@ -72,13 +72,13 @@ def described(
     }
 
 
-def _buckets(plan: SemiPlan, content: Content) -> int:
+def _buckets(plan: EnrichPlan, content: Content) -> int:
     if content.version is not None:
         return content.version.form.buckets
     return plan.options.buckets or 1
 
 
-def _content(plan: SemiPlan, content: Content) -> dict[str, Any]:
+def _content(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     """How large the master data is, as far as it is known."""
     version = content.version
     if version is not None:
@@ -90,7 +90,7 @@ def _content(plan: SemiPlan, content: Content) -> dict[str, Any]:
     return {"source": content.says, "rows": None, "bytes": None, "size": "unknown"}
 
 
-def _memory(plan: SemiPlan, content: Content, buckets: int) -> dict[str, Any]:
+def _memory(plan: EnrichPlan, content: Content, buckets: int) -> dict[str, Any]:
     version = content.version
     piece = plan.piece_bytes(buckets) if version is None else version.largest_piece
     if version is None and content.rows is not None:
@@ -104,7 +104,7 @@ def _memory(plan: SemiPlan, content: Content, buckets: int) -> dict[str, Any]:
     }
 
 
-def _reading(plan: SemiPlan, content: Content) -> dict[str, Any]:
+def _reading(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     """From how many keys a batch on the pieces are scanned: where both ways cost the same."""
     costs = ReadCosts() if content.version is None else content.version.costs
     nbytes = _content(plan, content)["bytes"]
@@ -121,7 +121,7 @@ def _reading(plan: SemiPlan, content: Content) -> dict[str, Any]:
     }
 
 
-def _latency(plan: SemiPlan) -> str:
+def _latency(plan: EnrichPlan) -> str:
     batches = plan.spec.cycle_batches
     if batches == 1:
         return "each row is answered in the batch it comes with"
@@ -131,7 +131,7 @@ def _latency(plan: SemiPlan) -> str:
     )
 
 
-def _versions(plan: SemiPlan, content: Content) -> dict[str, Any]:
+def _versions(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     label = plan.master.version
     if label is not None:
         says = f"labelled {label!r}: another label is another version"
@@ -145,7 +145,7 @@ def _versions(plan: SemiPlan, content: Content) -> dict[str, Any]:
     return {"label": label, "staged": staged, "in_result": plan.master.tells_version, "says": says}
 
 
-def _wait(plan: SemiPlan) -> dict[str, Any]:
+def _wait(plan: EnrichPlan) -> dict[str, Any]:
     wait_us, lateness_us = plan.spec.wait_us or 0, plan.spec.lateness_us
     leaves = "leave padded" if plan.spec.preserves else "are dropped, and counted as unmatched"
     return {
@@ -157,7 +157,7 @@ def _wait(plan: SemiPlan) -> dict[str, Any]:
     }
 
 
-def _predicted(plan: SemiPlan, content: Content, expected: Expected) -> dict[str, Any]:
+def _predicted(plan: EnrichPlan, content: Content, expected: Expected) -> dict[str, Any]:
     """What the cost model says: the memory for the rate, and the rate for the memory."""
     known = _content(plan, content)
     rate = expected.rate
@@ -165,7 +165,7 @@ def _predicted(plan: SemiPlan, content: Content, expected: Expected) -> dict[str
     if not known["rows"]:
         return told
     spec, pieces = plan.spec, max(1, round(known["bytes"] / plan.piece_bytes(_buckets(plan, content))))
-    load = SemiLoad(
+    load = EnrichLoad(
         known["rows"],
         known["bytes"] / known["rows"],
         spec.waiting_bytes(rate.row_bytes or row_bytes(spec.stream)),
@@ -175,7 +175,7 @@ def _predicted(plan: SemiPlan, content: Content, expected: Expected) -> dict[str
         fudge=spec.fudge,
     )
     for skew in _SKEWS:
-        model = SemiModel(expected.costs, replace(load, skew=skew))
+        model = EnrichCostModel(expected.costs, replace(load, skew=skew))
         needed = _forecast(model.memory_for, rate.rows_per_second)
         given = _forecast(model.rate_for, spec.memory_bytes)
         told["cases"].append({"skew": skew, "for_the_rate": needed, "with_the_memory": given})
@@ -200,7 +200,7 @@ def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any]
 
 
 def explained(
-    plan: SemiPlan, contents: Mapping[str, Content], form: str, expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, Content], form: str, expected: Expected | None = None
 ) -> str:
     """The plan as text for someone who has not read the papers, or as JSON."""
     check_format(form)

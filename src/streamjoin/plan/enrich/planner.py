@@ -21,7 +21,7 @@ from streamjoin.columnar.types import common_type, plain
 from streamjoin.declare.stream import Stream
 from streamjoin.declare.table import Master
 from streamjoin.enrich.segments import PIECE_BYTES, Form, StagedVersion
-from streamjoin.enrich.spec import SemiSpec
+from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.output import Columns, check_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
@@ -58,12 +58,12 @@ _OF_JOIN: dict[str, tuple[Any, str]] = {
 }
 
 
-class EmptyMaster(UserWarning):
+class EmptyTable(UserWarning):
     """A master table has no row that could match: results are right, but hardly what was meant."""
 
 
 @dataclass(frozen=True)
-class SemiPlan:
+class EnrichPlan:
     """One stream and one master table, ready to run.
 
     `stream` is as the operator takes it: without event time where nothing waits by it. `spec` has the
@@ -73,19 +73,19 @@ class SemiPlan:
     stream: Stream
     master: Master
     options: JoinOptions
-    spec: SemiSpec
-    below: SemiPlan | None = None
+    spec: EnrichSpec
+    below: EnrichPlan | None = None
 
     @property
     def name(self) -> str:
         return str(self.options.name)
 
     @property
-    def chain(self) -> tuple[SemiPlan, ...]:
+    def chain(self) -> tuple[EnrichPlan, ...]:
         """This join and those below it, in the order in which a row passes them."""
         return (*(() if self.below is None else self.below.chain), self)
 
-    def for_bucket(self, version: StagedVersion) -> SemiSpec:
+    def for_bucket(self, version: StagedVersion) -> EnrichSpec:
         """What one of a version's buckets does, with its share of the memory.
 
         Refused where the memory is too small for the version's pieces.
@@ -108,7 +108,7 @@ class SemiPlan:
         """How its master data is staged."""
         return Form(self.master.key, self.master.payload, self.spec.master, hash_name, buckets)
 
-    def with_master(self, anew: Master) -> SemiPlan:
+    def with_master(self, anew: Master) -> EnrichPlan:
         """The same join with its master declared anew: another place or label of the same table."""
         kept = ("key", "payload", "tells_version", "how", "memory_bytes", "cycle_batches", "wait_us")
         said, known = ([getattr(one, name) for name in kept] for one in (anew, self.master))
@@ -128,7 +128,7 @@ class SemiPlan:
         return max(min(PIECE_BYTES, share // 8), _SMALLEST_PIECE)
 
 
-def plan_semi(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> SemiPlan:
+def plan_enrich(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> EnrichPlan:
     """Check a join of one stream with one or more masters and choose how it runs.
 
     `more` is what else the user said of the join, by name; only None is good.
@@ -147,7 +147,7 @@ def plan_semi(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> SemiP
         for i in range(len(stream.key))
     )
     outputs = _outputs(stream, masters, key_types)
-    plans: list[SemiPlan] = []
+    plans: list[EnrichPlan] = []
     for number, master in enumerate(masters):
         last = number == len(masters) - 1
         named = options if last else replace(options, name=f"{options.name}_{master.name}")
@@ -158,10 +158,10 @@ def plan_semi(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> SemiP
 
 
 def _plan_one(
-    stream: Stream, master: Master, options: JoinOptions, output: pa.Schema, below: SemiPlan | None
-) -> SemiPlan:
+    stream: Stream, master: Master, options: JoinOptions, output: pa.Schema, below: EnrichPlan | None
+) -> EnrichPlan:
     key_types = tuple(output.types[: len(stream.key)])
-    spec = SemiSpec(
+    spec = EnrichSpec(
         Layout(key_types, stream.time is not None, _types(stream)),
         Layout(key_types, payload_types=_types(master)),
         output,
@@ -174,7 +174,7 @@ def _plan_one(
         lateness_us=stream.lateness_us or 0,
         tells_version=master.tells_version,
     )
-    return SemiPlan(stream, master, options, spec, below)
+    return EnrichPlan(stream, master, options, spec, below)
 
 
 def _types(side: Columns) -> tuple[pa.DataType, ...]:

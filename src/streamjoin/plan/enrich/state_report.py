@@ -12,7 +12,7 @@ from streamjoin.state.manifest import Manifest
 
 
 @dataclass(frozen=True)
-class SemiHeld:
+class EnrichSize:
     """Of one bucket, or of all; `waiting` are rows by version: at most, as parts may be answered already."""
 
     waiting: Mapping[str, int]
@@ -23,7 +23,7 @@ class SemiHeld:
     hits: int
 
     @classmethod
-    def of(cls, manifest: Manifest) -> SemiHeld:
+    def of(cls, manifest: Manifest) -> EnrichSize:
         """What a bucket's manifest tells; no run is opened."""
         tiers, facts = manifest.tiers, manifest.facts
         waiting = {
@@ -41,7 +41,7 @@ class SemiHeld:
         )
 
     @classmethod
-    def together(cls, parts: Iterable[SemiHeld]) -> SemiHeld:
+    def together(cls, parts: Iterable[EnrichSize]) -> EnrichSize:
         found = list(parts)
         waiting: Counter[str] = Counter()
         for one in found:
@@ -50,23 +50,23 @@ class SemiHeld:
         return cls(dict(waiting), *numbers)
 
 
-def _numbers(held: SemiHeld) -> tuple[int, ...]:
+def _numbers(held: EnrichSize) -> tuple[int, ...]:
     return held.cache_rows, held.cache_bytes, held.room, held.rows, held.hits
 
 
 def _rows(manifest: Manifest, tag: str) -> int:
     """The live rows of a part of the state."""
     runs = [run for tier in manifest.tiers.get(tag, ()) for run in tier]
-    return sum(run.rows - (0 if run.dead is None else int(run.dead.sum())) for run in runs)
+    return sum(run.rows - (0 if run.tombstones is None else int(run.tombstones.sum())) for run in runs)
 
 
 @dataclass(frozen=True)
-class SemiState:
+class EnrichState:
     """The state of a join with master data, by bucket."""
 
     operator: int
     identity: Mapping[str, Any]
-    buckets: Mapping[int, SemiHeld]
+    buckets: Mapping[int, EnrichSize]
 
     @property
     def name(self) -> str:
@@ -79,13 +79,13 @@ class SemiState:
             "join": self.name,
             "how": self.identity["how"],
             "buckets": self.identity["buckets"],
-            "held": asdict(SemiHeld.together(self.buckets.values())),
+            "held": asdict(EnrichSize.together(self.buckets.values())),
             "by_bucket": {str(number): asdict(one) for number, one in self.buckets.items()},
         }
 
     def text(self) -> str:
         """For someone who wants to know what it holds and for whom."""
-        held, shown = SemiHeld.together(self.buckets.values()), sorted(self.buckets)
+        held, shown = EnrichSize.together(self.buckets.values()), sorted(self.buckets)
         of = f"{self.identity['buckets']} buckets"
         of = of if len(shown) == self.identity["buckets"] else f"bucket {shown[0]} of {of}"
         how = f"{self.identity['how']} join"

@@ -155,7 +155,7 @@ def _costs(graph: Graph, options: JoinOptions, rates: Rates) -> Callable[[Tree],
             if len(tree.inputs) < len(bare):
                 rows += _result(plan, expected).rows_per_second * _HOUR_S
             tuples = sum(not bound.tuples for bound in plan.bounds)
-            known[tree] = Cost(tuples, sum(not bound.promises for bound in plan.bounds), rows)
+            known[tree] = Cost(tuples, sum(not bound.closed_keys for bound in plan.bounds), rows)
         return known[tree]
 
     return cost

@@ -114,7 +114,7 @@ class Planner:
         marked = stream.punctuation if isinstance(stream.punctuation, Marked) else None
         inner = None if stream.inner is None else replace(stream.inner, places=None)
         changed = replace(
-            seen, unique=False, arrival=None, punctuation=marked, promised=stream.key, inner=inner
+            seen, unique=False, arrival=None, punctuation=marked, punctuated=stream.key, inner=inner
         )
         named = {
             i: one.columns[number] for i, one in enumerate(classes) if one.columns.get(number) in stream.key
@@ -127,8 +127,8 @@ class Planner:
         useful = tuple(names for names in later if not set(names) <= set(stream.key))
         if not useful or not self.options.propagate:
             return stream
-        carried = tuple(dict.fromkeys(name for names in useful for name in names if name not in stream.key))
-        return replace(stream, carried=carried, later=useful)
+        forwarded = tuple(dict.fromkeys(name for names in useful for name in names if name not in stream.key))
+        return replace(stream, forwarded=forwarded, later=useful)
 
     def results(self, tree: Tree, plan: Plan, keys: Keys) -> Stream:
         """The results of an operator as an input of the one with the first key; the others follow later."""
@@ -151,12 +151,12 @@ class Planner:
             inner=replace(inner, passes=passes),
             source=frame,
         )
-        if not any(one.carried for one in plan.spec.inputs):
+        if not any(one.forwarded for one in plan.spec.inputs):
             return stream
         named = {each: self.graph.class_name(each) for each in tree.classes}
-        stream = replace(stream, promised=columns)
+        stream = replace(stream, punctuated=columns)
         carrying = self._carrying(stream, named, above)
-        return replace(carrying, promised=(*columns, *carrying.carried))
+        return replace(carrying, punctuated=(*columns, *carrying.forwarded))
 
     def _passes(self, tree: Tree, plan: Plan, key: tuple[int, ...]) -> str | None:
         """Whose promises close keys of the results: an input's that can name just these columns.
@@ -164,7 +164,7 @@ class Planner:
         They go on when its tuples have gone, so those must be bounded.
         """
         for part, stream, bound in zip(tree.parts, plan.streams, plan.bounds, strict=True):
-            if not (bound.tuples and stream.carried and stream.heeded):
+            if not (bound.tuples and stream.forwarded and stream.uses_punctuations):
                 continue
             if part.parts:
                 inner: Inner = stream.inner  # type: ignore[assignment]  # what is below an operator is one

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.persistence.inspect import JoinHeld, held
 from streamjoin.join.persistence.rebucket import unknown_sides
-from streamjoin.plan.enrich.state_report import SemiHeld, SemiState
+from streamjoin.plan.enrich.state_report import EnrichSize, EnrichState
 from streamjoin.plan.state_report import JoinState
-from streamjoin.spark.checkpoint.reader import Checkpoint, StoredJoin, StoredSemiJoin, stored_joins
+from streamjoin.spark.checkpoint.reader import Checkpoint, StoredEnrich, StoredJoin, stored_joins
 
 
 def join_states(
     spark: SparkSession, checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
-) -> list[JoinState | SemiState]:
+) -> list[JoinState | EnrichState]:
     """The state of every join, or of the one that is named; of all buckets, or of one."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-state-") as folder:
         found = stored_joins(spark, checkpoint, Path(folder), bucket=bucket)
@@ -30,21 +30,21 @@ def join_states(
         return states
 
 
-def _name(stored: StoredJoin | StoredSemiJoin) -> str:
-    return str(stored.identity["name"]) if isinstance(stored, StoredSemiJoin) else stored.spec.name
+def _name(stored: StoredJoin | StoredEnrich) -> str:
+    return str(stored.identity["name"]) if isinstance(stored, StoredEnrich) else stored.spec.name
 
 
-def _state(stored: StoredJoin | StoredSemiJoin) -> JoinState | SemiState:
-    if isinstance(stored, StoredSemiJoin):
-        held_by = {number: SemiHeld.of(manifest) for number, manifest in stored.manifests.items()}
-        return SemiState(stored.operator.number, stored.identity, held_by)
+def _state(stored: StoredJoin | StoredEnrich) -> JoinState | EnrichState:
+    if isinstance(stored, StoredEnrich):
+        held_by = {number: EnrichSize.of(manifest) for number, manifest in stored.manifests.items()}
+        return EnrichState(stored.operator.number, stored.identity, held_by)
     buckets: dict[int, JoinHeld] = {}
     reached: tuple[int, ...] = ()
     for number, manifest in stored.manifests.items():
         opened = stored.open(number)
         found, more = held(opened), unknown_sides(stored.spec, [manifest])
         buckets[number] = replace(found, other_rows={**found.other_rows, **more})
-        reached = tuple(opened.reached)
+        reached = tuple(opened.watermarks)
     return JoinState(stored.operator.number, stored.spec, reached, buckets, stored.guard.facts)
 
 

@@ -33,7 +33,7 @@ from streamjoin.spark.frame import MERGE_FANOUT, RUN_BYTES
 from streamjoin.spark.state_store import MANIFEST, STATE
 from streamjoin.state.codec import RUN, decode, decode_batch
 from streamjoin.state.manifest import Manifest
-from streamjoin.state.sorted_runs import MergePolicy
+from streamjoin.state.sorted_runs import CompactionPolicy
 from streamjoin.state.stores import Values
 
 STATE_STORE = "spark.sql.streaming.stateStore."
@@ -128,7 +128,7 @@ def _operator(number: int, folder: Path) -> Operator:
 
 
 @dataclass(frozen=True)
-class StoredSemiJoin:
+class StoredEnrich:
     """A join with master data in a checkpoint: what its buckets say of themselves."""
 
     operator: Operator
@@ -157,9 +157,9 @@ class StoredJoin:
 
 def stored_joins(
     spark: SparkSession, checkpoint: Checkpoint, folder: Path, *, bucket: int | None = None
-) -> list[StoredJoin | StoredSemiJoin]:
+) -> list[StoredJoin | StoredEnrich]:
     """Every join whose state the checkpoint holds, copied into the folder; of one bucket where given."""
-    found: list[StoredJoin | StoredSemiJoin] = []
+    found: list[StoredJoin | StoredEnrich] = []
     for operator in checkpoint.operators():
         if STATE in operator.variables:
             stored = _stored_join(spark, checkpoint, operator, folder / str(operator.number), bucket)
@@ -173,7 +173,7 @@ def stored_joins(
 
 def _stored_join(
     spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, bucket: int | None
-) -> StoredJoin | StoredSemiJoin | None:
+) -> StoredJoin | StoredEnrich | None:
     _copy(spark, checkpoint, operator, folder, None if bucket is None else GUARD)
     guard_file = folder / str(GUARD) / MANIFEST
     if not guard_file.is_file():
@@ -197,9 +197,9 @@ def _stored_join(
             )
         manifests[each] = Manifest.decode(file.read_bytes())
     if guard.identity.get("kind") == KIND:
-        return StoredSemiJoin(operator, guard.identity, manifests)
-    merging = MergePolicy(fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
-    spec = read_spec(guard.identity, guard.facts, _run_schemas(folder), merging)
+        return StoredEnrich(operator, guard.identity, manifests)
+    compaction = CompactionPolicy(fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+    spec = read_spec(guard.identity, guard.facts, _run_schemas(folder), compaction)
     return StoredJoin(operator, folder, spec, guard, labels, manifests)
 
 

@@ -35,8 +35,8 @@ from streamjoin.join.persistence.snapshot import store
 from streamjoin.spark.checkpoint.reader import (
     STATE_STORE,
     Checkpoint,
+    StoredEnrich,
     StoredJoin,
-    StoredSemiJoin,
     metadata_files,
     stored_joins,
 )
@@ -114,10 +114,10 @@ class Rebucketing:
         self._check(spark, made, totals, work / "again")
         _point_schemas_to(made, self.target)
 
-    def _chosen(self, found: list[StoredJoin | StoredSemiJoin]) -> list[StoredJoin]:
-        joins = [stored for stored in found if not isinstance(stored, StoredSemiJoin)]
+    def _chosen(self, found: list[StoredJoin | StoredEnrich]) -> list[StoredJoin]:
+        joins = [stored for stored in found if not isinstance(stored, StoredEnrich)]
         names = [stored.spec.name for stored in joins]
-        staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredSemiJoin)]
+        staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredEnrich)]
         if self.join in staged or (staged and self.join is None):
             raise InvalidJoin(
                 f"join {', '.join(staged)} has master data, staged for its number of buckets, so that stays; "
