@@ -68,8 +68,8 @@ class Rate:
     `open_for`: how long rows of one key keep coming; a unique input needs none. `first_after`: how long after
     a key begins, on any input, its first row comes here. Both may be a pair, (shortest, longest).
     `punctuation_delay`: from the last row of a key to the punctuation that closes it. `punctuated`: the share
-    of the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple, else
-    guessed from the columns.
+    of the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple,
+    else guessed from the columns.
     """
 
     rows_per_second: float
