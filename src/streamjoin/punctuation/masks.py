@@ -24,20 +24,20 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 def equal(column: Column, value: Value) -> Mask:
     """Rows equal to the value."""
-    column, (wanted,) = _prepare(column, [value])
-    if wanted is None:
+    column, (sought,) = _prepare(column, [value])
+    if sought is None:
         return nothing(column)
-    return _mask(pc.is_nan(column) if is_nan(wanted.as_py()) else pc.equal(column, wanted))
+    return _mask(pc.is_nan(column) if is_nan(sought.as_py()) else pc.equal(column, sought))
 
 
 def member(column: Column, values: Sequence[Value]) -> Mask:
     """Rows equal to one of the values; one pass with a hash table of the values."""
-    column, wanted = _prepare(column, values)
-    if not wanted or wanted[0] is None:
+    column, sought = _prepare(column, values)
+    if not sought or sought[0] is None:
         return nothing(column)
     if pa.types.is_floating(column.type):
         column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 + 0.0 is 0.0; is_in compares bits
-    return _mask(pc.is_in(column, value_set=pa.array([v.as_py() for v in wanted], column.type)))
+    return _mask(pc.is_in(column, value_set=pa.array([v.as_py() for v in sought], column.type)))
 
 
 def within(

@@ -170,13 +170,13 @@ def convert(value: Any, dtype: pa.DataType) -> Value:
     if not takes:
         raise _misfit(repr(value), dtype, f"a Python {type(value).__name__} is not converted")
     try:
-        held = canonical(pa.scalar(value, plain(dtype)).as_py())
-        same = rank(held) == rank(value) or (family.name == "float" and math.isfinite(held))
+        converted = canonical(pa.scalar(value, plain(dtype)).as_py())
+        same = rank(converted) == rank(value) or (family.name == "float" and math.isfinite(converted))
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise _misfit(repr(value), dtype, str(error)) from error
     if not same:
-        raise _misfit(repr(value), dtype, f"it would become {held!r}")
-    return held
+        raise _misfit(repr(value), dtype, f"it would become {converted!r}")
+    return converted
 
 
 def _misfit(given: str, dtype: pa.DataType, reason: str = "") -> BadInput:
