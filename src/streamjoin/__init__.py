@@ -1,4 +1,8 @@
-"""Joins over live streams that know when to let go of their state."""
+"""Stream-stream joins for PySpark with bounded state.
+
+State is evicted by unique keys, punctuations and arrival order, not only by watermark. Importing this needs
+numpy, pandas and pyarrow; Spark, the command line and pictures are extras, loaded when they are used.
+"""
 
 from streamjoin.api.enrich import Enriched, master
 from streamjoin.api.join import Joined, join, session, stream
@@ -36,7 +40,7 @@ from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.planner import EmptyTable
 from streamjoin.punctuation import ANY, Punctuation, between
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0.dev0"  # the only place: the package, the command and the lab read it here
 
 __all__ = [
     "ANY",

@@ -1,20 +1,18 @@
-"""A progress bar for staging, on a terminal; elsewhere nothing is shown."""
+"""A progress bar for staging, on a terminal with rich installed; elsewhere nothing is shown."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from importlib.util import find_spec
 
 Told = Callable[[int, int | None], None]  # how much is done, and of how much where that is known
 
 
 def is_shown() -> bool:
-    """Whether someone looks."""
-    return sys.stderr.isatty()
+    """Whether someone looks, and a bar can be drawn (the extra `cli`)."""
+    return sys.stderr.isatty() and find_spec("rich") is not None
 
 
 @contextmanager
@@ -23,7 +21,14 @@ def progress_bar(title: str) -> Iterator[Told]:
     if not is_shown():
         yield lambda *_: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    from rich import console, progress  # noqa: PLC0415  # optional
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamjoin.columnar.batch import Batch
 from streamjoin.declare.stream import Stream
 from streamjoin.declare.table import Master
-from streamjoin.demo.generators.zipf import ZipfStreams
 from streamjoin.enrich.cost import LoopCosts, calibrate
 from streamjoin.enrich.segments import VersionStore
 from streamjoin.enrich.spec import Master as StagedRows
@@ -24,6 +24,9 @@ from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.intake import Intake
 from streamjoin.plan.enrich.planner import EnrichPlan, plan_enrich
 from streamjoin.plan.planner import JoinOptions
+
+if TYPE_CHECKING:
+    from streamjoin.demo.generators.zipf import ZipfStreams
 
 _ROWS = 60_000
 _MEMORY = 1 << 30
@@ -34,6 +37,8 @@ _W = (1_500, 12_000)
 @cache
 def loop_costs(operator: str | None) -> LoopCosts:
     """The costs of a preset, or of the usual form."""
+    from streamjoin.demo.generators.zipf import ZipfStreams  # noqa: PLC0415  # not for `import streamjoin`
+
     zipf = [ZipfStreams(seed=3, rows=_ROWS, skew=skew) for skew in (0.0, 1.0)]
     stream = Stream("stream", zipf[0].stream_schema, ("k",))
     master = Master("master", zipf[0].master_schema, ("k",), _MEMORY)
