@@ -56,15 +56,19 @@ papers peers scale:
 	@$(WITH_JAVA) $(BIN)/python -m lab run $@ $(if $(QUICK),--quick)
 
 # An environment of its own, so that pip-tools does not meet what it locks. The old files are the start: hashes known are kept.
-PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+# The extras name each other as streamjoin[...]: the package itself is left out of its own lock, and so is
+# the warning that it is.
+PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: ## lock the versions again (UPGRADE=1: take the newest)
 	@scripts/venv.sh $(PYTHON) .venv-lock
 	@.venv-lock/bin/python -m pip --quiet --disable-pip-version-check install pip-tools==7.6.2
 	@echo "Locking (a minute; seven when every hash is new) ..."
-	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --only-build-deps --build-deps-for editable \
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --allow-unsafe --only-build-deps --build-deps-for editable \
 		-o requirements/build.txt pyproject.toml
-	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev -o requirements/lock.txt pyproject.toml
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --unsafe-package streamjoin \
+		-o requirements/lock.txt pyproject.toml
+	@sed -i '/^# WARNING/,$$d; /^$$/d' requirements/lock.txt
 
 clean: ## remove the environments, caches and outputs
 	rm -rf .venv .venv-lock .peers build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \
