@@ -12,7 +12,7 @@ import pytest
 
 import streamjoin
 
-pytestmark = pytest.mark.systems
+pytestmark = [pytest.mark.systems, pytest.mark.xdist_group("wheel")]
 
 ROOT = Path(__file__).parents[2]
 BROUGHT = {"numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six", "tzdata"}

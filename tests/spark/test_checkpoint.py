@@ -166,6 +166,7 @@ def uncommit(checkpoint: Path, number: int) -> None:
     (checkpoint / "commits" / f".{number}.crc").unlink()
 
 
+@pytest.mark.systems
 def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -191,7 +192,7 @@ def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     assert not list(tmp_path.rglob("*.partial"))
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_state_whose_versions_have_ids_goes_on_too(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's second format of checkpoints names each version of the state in its commit."""
     tables = {name: found[:3] for name, found in make_tables(2).items()}
@@ -231,7 +232,7 @@ def two_joins(spark: SparkSession, folder: Path, first: int, second: int) -> Dat
     return pair("first", first).union(pair("second", second)).dropDuplicates(["who", "k"])
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_of_several_joins_one_can_be_cut_and_the_others_stay(spark: SparkSession, tmp_path: Path) -> None:
     ones = [pa.table({"k": range(i * 10, i * 10 + 10), "a": ["x"] * 10}) for i in range(2)]
     manys = [

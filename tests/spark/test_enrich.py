@@ -71,7 +71,7 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
 
 @pytest.mark.parametrize(
     ("how", "cycle", "operator"),
-    [("inner", 1, None), pytest.param("left", 3, "ssbj", marks=pytest.mark.slow)],
+    [("inner", 1, None), pytest.param("left", 3, "ssbj", marks=pytest.mark.systems)],
 )
 def test_it_equals_the_batch_join(spark: SparkSession, tmp_path: Path, how, cycle, operator):
     tables = [orders(500 * i, 500, i) for i in range(3)]
@@ -96,6 +96,7 @@ def test_it_equals_the_batch_join(spark: SparkSession, tmp_path: Path, how, cycl
         assert 0 < held <= one["memory_bytes"] <= 200 << 10
 
 
+@pytest.mark.systems
 def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, tmp_path: Path):
     """Two batches with the first version, one with the second; the first is removed when nothing uses it."""
     tables = [orders(200 * i, 200, i) for i in range(3)]
@@ -147,7 +148,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
         run(joined(), checkpoint)
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: SparkSession, tmp_path: Path):
     checkpoint = str(tmp_path / "checkpoint")
 
@@ -172,7 +173,7 @@ def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: Spark
         query.awaitTermination()
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_path: Path):
     """9 came at second 0 and waits 10 seconds; its master row is there before second 8 has passed."""
     second = pa.scalar(1_700_000_000_000_000)
@@ -206,7 +207,7 @@ def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_pat
     assert metrics[-1]["room"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_several_masters_and_any_dataframe(spark: SparkSession, tmp_path: Path):
     """Master data of a DataFrame with nested columns, then of another table on another key."""
     tables = [orders(100 * i, 100, i) for i in range(3)]

@@ -27,7 +27,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.sql("select id as k, timestamp_seconds(id) as t from range(4)")
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_the_newest_version_is_the_one_that_is_declared(frame: DataFrame, tmp_path: Path):
     """Back to may after june is a version of its own, as buckets use the newest there is."""
     checkpoint = str(tmp_path / "checkpoint")
@@ -43,7 +43,7 @@ def test_the_newest_version_is_the_one_that_is_declared(frame: DataFrame, tmp_pa
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_version_that_needs_more_memory_is_refused_and_gone(frame: DataFrame, tmp_path: Path):
     """10,000 rows of one key are one piece: 2.3 MB in two buckets, each with as much for what waits."""
     checkpoint = str(tmp_path / "checkpoint")
@@ -54,7 +54,7 @@ def test_a_version_that_needs_more_memory_is_refused_and_gone(frame: DataFrame, 
     assert [path.name for path in (tmp_path / "checkpoint.masters/join/m").glob("0*")] == ["0001-1"]
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_of_a_batch_nobody_waits_for_ever(frame: DataFrame, tmp_path: Path):
     joined = enriched(frame, [1, 2], wait="1 hour", how="left")
     rows = joined.dataframe(checkpoint=str(tmp_path / "checkpoint")).collect()

@@ -22,6 +22,7 @@ def at(step: int, numbers: np.ndarray, column: str) -> pa.Table:
     return pa.table({"k": numbers, column: numbers, "t": pa.array(times, pa.timestamp("us", "UTC"))})
 
 
+@pytest.mark.systems
 def test_a_ttl_and_a_forecast(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of `a` wait for a partner that comes 2 s later, or, every fourth one, 8 s later: too late."""
     numbers = [np.arange(step * KEYS, (step + 1) * KEYS) for step in range(-8, STEPS)]

@@ -15,8 +15,10 @@ from tests.spark.test_restart import content, kill_until_done
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.systems
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_kills_lose_and_double_no_answer(tmp_path: Path, seed: int) -> None:
     tables = [orders(200 * i, 200, seed + i) for i in range(8)]
     versions = [customers(seed), customers(seed + 100)]

@@ -305,6 +305,7 @@ def test_both_news_streams_on_spark_stay_in_step(spark: SparkSession, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.systems
 def test_news_on_spark_go_on_from_a_checkpoint(spark: SparkSession, tmp_path):
     register(spark)
     read = spark.readStream.format("streamjoin_news").options(stream="access", seed=3, items_per_batch=20)

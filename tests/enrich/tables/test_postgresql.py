@@ -20,6 +20,8 @@ from streamjoin.enrich.staging import Staging, stage
 from streamjoin.enrich.tables.postgresql import PostgreSQL, postgresql
 from streamjoin.enrich.tables.retries import Retries
 
+pytestmark = [pytest.mark.systems, pytest.mark.xdist_group("postgresql")]
+
 ROWS = 200_000
 FORM = Form(("id",), ("name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 2)
 
