@@ -35,14 +35,14 @@ demo: setup ## the news join on local Spark: plan, rows, state over time
 # Two workers; the tests that share a Spark session share one of them.
 PYTEST = $(WITH_JAVA) $(BIN)/pytest -n 2 --dist loadgroup
 
-test: lint ## every check, then the tests without servers: about 10 minutes on two cores
+test: lint ## every check, then the tests without servers (10 minutes on two cores)
 	@echo "Tests ..."
 	@$(PYTEST) -m "not systems and not slow"
 
-test-systems: setup ## the tests with servers, killed processes and environments: about 45 minutes
+test-systems: setup ## the tests with servers, killed processes and new environments (20 minutes)
 	@$(PYTEST) -m "systems and not slow" tests
 
-test-long: setup ## more seeds and schedules of both: hours
+test-long: setup ## more seeds and schedules of both (hours)
 	@$(WITH_JAVA) $(BIN)/pytest -m slow tests
 
 lint: setup ## style, types, and who imports whom
