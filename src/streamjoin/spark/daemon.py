@@ -10,7 +10,7 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import streamjoin.spark.ingest
-import streamjoin.spark.processor  # noqa: F401 - loaded for the workers, like all above
+import streamjoin.spark.join_bucket  # noqa: F401 - loaded for the workers, like all above
 
 if __name__ == "__main__":
     manager()

@@ -40,6 +40,7 @@ from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.control_ingest import punctuations_of_control
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
+from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, seen_names
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.outputs import (
     METRIC,
@@ -52,7 +53,7 @@ from streamjoin.spark.outputs import (
     can_be_direct,
     unpack_rows,
 )
-from streamjoin.spark.processor import BucketJoin, always_zero, metric_names, seen_names
+from streamjoin.spark.processor import BucketProcessor
 from streamjoin.spark.session import check_session
 
 # What a run costs differs from a local run: writing to the state store is dear, about 3 ms per MB and
@@ -123,7 +124,7 @@ class SparkJoin:
         needed = bool(self.spec.how.preserved) or self.spec.grouping is not None
         ends = needed and not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
-            BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
+            BucketProcessor(JoinBucket(self.spec, self._cache_name(), ends=ends), emitter),
             from_arrow_schema(emitter.schema),
             "append",
             "none",

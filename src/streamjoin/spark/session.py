@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.spark.lifetime import watch
+from streamjoin.spark.jvm_watcher import watch
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 ROCKSDB = _STREAMING + "state.RocksDBStateStoreProvider"
