@@ -35,12 +35,12 @@ from streamjoin.join.strategies.spill import check_share
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
 from streamjoin.plan.planner import Plan
-from streamjoin.spark.chain import PASSED, PassedPacker
+from streamjoin.spark.chain import PROPAGATED, PropagatedPacker
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.control_ingest import punctuations_of_control
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
-from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, seen_names
+from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, monitor_names
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.outputs import (
     METRIC,
@@ -133,7 +133,7 @@ class SparkJoin:
             joined,
             self.spec.name,
             metric_names(self.spec),
-            seen=seen_names(self.spec),
+            monitor=monitor_names(self.spec),
             always_zero=always_zero(self.spec),
         )
 
@@ -221,7 +221,7 @@ class SparkJoin:
         """The packer of an input's rows: of a source, or of the results of a join."""
         if inner is None:
             return Packer
-        return partial(PassedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
+        return partial(PropagatedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
 
     def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
@@ -269,7 +269,7 @@ class SparkJoin:
             )
             columns.append(partition.cast("long").alias("part"))
             columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
-        return columns if stream.inner is None else [*columns, *PASSED]
+        return columns if stream.inner is None else [*columns, *PROPAGATED]
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""

@@ -27,21 +27,21 @@ from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
 COUNTERS = tuple(field.name for field in fields(Counters))
-STATE = ("state_rows", "state_bytes", "closed_keys", "waiting", "resident_bytes", "groups")
+STATE = ("state_rows", "state_bytes", "closed_keys", "deferred", "resident_bytes", "groups")
 GAUGES = (*STATE, "predicted_rows", "predicted_bytes")
-SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
-TOTALS = ("results", "propagated_keys", "fallbacks")
+MONITOR = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
+TOTALS = ("results", "propagated_keys", "driver_fallbacks")
 
 
 def metric_names(spec: JoinSpec) -> list[str]:
-    """The metrics of one bucket and batch, in the order of the emitted array; `seen_names` follow."""
+    """The metrics of one bucket and batch, in the order of the emitted array; `monitor_names` follow."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
     return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
 
 
-def seen_names(spec: JoinSpec) -> list[str]:
-    """What the monitor saw of each input."""
-    return [f"{one.name}_{figure}" for one in spec.inputs for figure in SEEN]
+def monitor_names(spec: JoinSpec) -> list[str]:
+    """What the constraint monitor measured of each input, and its forecast."""
+    return [f"{one.name}_{figure}" for one in spec.inputs for figure in MONITOR]
 
 
 def always_zero(spec: JoinSpec) -> set[str]:
@@ -52,7 +52,7 @@ def always_zero(spec: JoinSpec) -> set[str]:
         "expired": all(one.ttl_us is None for one in spec.inputs),
         "intermediate": len(spec.inputs) == 2,
         "padded": not spec.how.preserved,
-        "waited": isinstance(spec.strategies.order, Sequential),
+        "reordered": isinstance(spec.strategies.order, Sequential),
     }
     found = {f"{one.name}_{counter}" for one in spec.inputs for counter, so in never.items() if so}
     found |= {f"{one.name}_duplicate_key" for one in spec.inputs if not one.unique}
@@ -123,10 +123,11 @@ class JoinBucket:
 
     def gauges(self, operator: StreamJoin) -> list[int]:
         outlook = operator.outlook()
-        predicted = [sum(one.predicted for one in outlook), round(operator.calibration.predicted_bytes())]
-        seen = [
+        predicted_rows = sum(one.predicted_rows for one in outlook)
+        predicted_bytes = round(operator.calibration.predicted_bytes())
+        monitor = [
             value
-            for sampled, ahead in zip(operator.seen(), outlook, strict=True)
-            for value in (*astuple(sampled), *astuple(ahead))
+            for seen, forecast in zip(operator.seen(), outlook, strict=True)
+            for value in (*astuple(seen), *astuple(forecast))
         ]
-        return [*astuple(operator.held()), *predicted, *seen]
+        return [*astuple(operator.held()), predicted_rows, predicted_bytes, *monitor]
