@@ -1,4 +1,4 @@
-"""Spark's Python daemon with this library already loaded.
+"""Spark's Python daemon, with this library preloaded.
 
 Spark stops Python workers that were idle for a minute and forks new ones from its daemon. Loading
 pandas, Arrow, protobuf and this library takes a new worker about a second, more than a whole micro-batch;
