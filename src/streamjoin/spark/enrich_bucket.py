@@ -55,7 +55,7 @@ def metric_names(stream: str) -> list[str]:
 
 
 class TickPacker:
-    """Tells every bucket the version of a tick; for `mapInArrow`."""
+    """Sends the version of a tick to every bucket; for `mapInArrow`."""
 
     def __init__(self, labels: tuple[int, ...]) -> None:
         self.labels = labels
@@ -76,7 +76,7 @@ class TickPacker:
 
 
 class StagedVersions:
-    """The versions of this worker, opened; the longest unused go first."""
+    """The opened versions of this worker; the least recently used are closed first."""
 
     def __init__(self, limit: int = 8) -> None:
         self._opened: OrderedDict[tuple[str, int], StagedMaster] = OrderedDict()
@@ -147,7 +147,7 @@ class EnrichBucket:
         """What the rows of the batch give, in few and large frames."""
         operator.names.begin(operator.names.step + 1)
         answers = self._answers(operator, received, label)
-        return (Results(rows) for rows in together(answers, self.spec.frame_rows))
+        return (Results(rows) for rows in coalesced(answers, self.spec.frame_rows))
 
     def store(self, operator: EnrichJoin, save: Callable[[Run], str]) -> Manifest:
         return store(operator, save)
@@ -182,13 +182,13 @@ class EnrichBucket:
         return VERSIONS.bucket(Path(self.folder) / version, self.table, self.labels.index(label))
 
 
-def together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def coalesced(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least so many, but for the last: a frame costs about 5 ms to send."""
-    held: list[pa.RecordBatch] = []
+    collected: list[pa.RecordBatch] = []
     for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= rows:
-            yield pa.concat_batches(held)
-            held = []
-    if held:
-        yield pa.concat_batches(held)
+        collected.append(batch)
+        if sum(one.num_rows for one in collected) >= rows:
+            yield pa.concat_batches(collected)
+            collected = []
+    if collected:
+        yield pa.concat_batches(collected)

@@ -6,7 +6,7 @@ here.
 
 The second level of the cache is on disk: run files (`state.stores.RunFiles`) on the executor's local disk,
 shared by its workers and memory-mapped, so that a new worker (Spark stops idle ones after a minute) need not
-ask the state store. A file's name holds the content hash of its run. The folder is limited in size; the least
+ask the state store. A file's name has the content hash of its run. The folder is limited in size; the least
 recently used files are removed first.
 """
 

@@ -129,7 +129,7 @@ def _metrics(values: list[int], schema: pa.Schema) -> pd.DataFrame:
 
 
 def can_be_direct(output: pa.Schema) -> bool:
-    """Whether every column can leave as it is: pandas frames take nested ones apart value by value."""
+    """Whether every column can be emitted as it is: pandas converts nested ones value by value."""
     return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in output)
 
 
@@ -180,9 +180,8 @@ class UnpackElements:
         spec = self.spec.inputs[number]
         first = spec.layout.first_key
         names = [*self.spec.key_names, *self.spec.payload_names(number)]
-        found = dict(
-            zip(names, data.columns[first:], strict=False)
-        )  # a semi join's right columns do not leave
+        # not strict: a semi join does not emit the columns of its right input
+        found = dict(zip(names, data.columns[first:], strict=False))
         grouping = self.spec.grouping
         if grouping is None:
             return found

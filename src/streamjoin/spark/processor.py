@@ -37,7 +37,7 @@ TIMES = ("load_us", "join_us", "emit_us", "store_us")
 
 
 class BucketWork(Protocol):
-    """What one kind of join does in a bucket; shipped to the workers, so it holds declarations only.
+    """What one kind of join does in a bucket; shipped to the workers, so it has declarations only.
 
     `operator` is the join's own (`StreamJoin`, `EnrichJoin`), `received` whatever `receive` returns. A bucket
     is known by its label, the number that Spark groups by.
@@ -127,7 +127,7 @@ class BucketProcessor(StatefulProcessor):
         """One bucket's share of a micro-batch."""
         label = int(key[0])
         if label == GUARD:
-            for _ in rows:  # Spark wants a group's input read to its end
+            for _ in rows:  # Spark requires a group's input to be read to its end
                 pass
             self._check_identity()
             return

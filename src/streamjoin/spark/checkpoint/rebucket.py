@@ -120,7 +120,7 @@ class Rebucketing:
         staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredEnrich)]
         if self.join in staged or (staged and self.join is None):
             raise InvalidJoin(
-                f"join {', '.join(staged)} has master data, staged for its number of buckets, so that stays; "
+                f"join {', '.join(staged)} has a table, staged for its number of buckets, so that stays; "
                 + (f"rebucket the others with --join ({', '.join(names)}), or " if names else "")
                 + "begin with a new checkpoint"
             )
@@ -247,7 +247,7 @@ class Seeding(StatefulProcessor):
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """One bucket; nothing comes out."""
-        for _ in rows:  # Spark wants a group's input read to its end
+        for _ in rows:  # Spark requires a group's input to be read to its end
             pass
         for path in sorted((Path(self.folder) / str(key[0])).iterdir()):
             if path.name == MANIFEST:
