@@ -359,9 +359,10 @@ class Joined:
 
         `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
 
-        >>> def append(batch_df, batch_id):
-        ...     batch_df.write.mode("append").parquet("joined")
-        >>> query = joined.write(rows=append, checkpoint="checkpoint")  # doctest: +SKIP
+        >>> results = []
+        >>> def collect(batch_df, batch_id):
+        ...     results.extend(batch_df.collect())
+        >>> query = joined.write(rows=collect, checkpoint=folder)  # doctest: +SKIP
         """
         from streamjoin.spark.sinks import write
 
