@@ -294,7 +294,7 @@ def same_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_state_says_what_is_held_and_why(stopped: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     told = command("state", stopped).output
-    assert f"{stopped}: state after batch 0; batch 1 was begun and will run again" in told
+    assert f"{stopped}: state after batch 0; batch 1 was planned and will run again" in told
     assert "three (operator 0): a ⋈ b ⋈ c, inner join, 3 buckets" in told
     assert "a: 20 tuples" in told
     assert "18 tuples wait until b closes their key or its event time passes 1970-01-01 01:00:00" in told
@@ -340,7 +340,7 @@ def test_what_is_no_checkpoint_of_a_join_is_refused(spark: SparkSession, tmp_pat
     writer = counts.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
     writer.option("checkpointLocation", str(tmp_path / "counts")).start().awaitTermination()
     for words in (["state", tmp_path / "counts"], ["rebucket", tmp_path / "counts", "--buckets", 2]):
-        assert "holds no state of streamjoin; give" in str(command(*words).exception)
+        assert "has no state of streamjoin; give" in str(command(*words).exception)
     (tmp_path / "counts" / "commits" / "0").unlink()
     assert "no finished batch yet" in str(command("state", tmp_path / "counts").exception)
 

@@ -138,7 +138,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
         True,
     )
     assert f"version {second_id}: no row waits for it" in state.text()
-    with pytest.raises(sj.InvalidJoin, match="has master data, staged for its number of buckets"):
+    with pytest.raises(sj.InvalidJoin, match="has a table, staged for its number of buckets"):
         Rebucketing.of(checkpoint, 5, tmp_path / "other", None).run(spark, print)
     staged = {path.name for path in (tmp_path / "checkpoint.masters/join/m").iterdir() if path.is_dir()}
     assert first_id not in staged

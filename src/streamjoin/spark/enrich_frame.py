@@ -31,13 +31,14 @@ from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.spark.columns import micros, normal, quoted
-from streamjoin.spark.enrich_processor import STREAM, EnrichBucket, TickPacker, metric_names
+from streamjoin.spark.enrich_bucket import STREAM, EnrichBucket, TickPacker, metric_names
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.frame import check_names, default_buckets, direct_rows
 from streamjoin.spark.ingest import PACKED, Packer
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.metrics_log import PREFIX
 from streamjoin.spark.outputs import ROWS, Emitter, Packed, RowsOnly, can_be_direct, unpack_rows
+from streamjoin.spark.processor import BucketProcessor
 from streamjoin.spark.session import check_session
 from streamjoin.spark.sources.ticks import TICK, TickSource
 from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
@@ -109,17 +110,17 @@ class SparkEnrich:
         )
         rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)
-        processor = EnrichBucket(
+        work = EnrichBucket(
             self.spec,
-            emitter,
-            (str(self.store.folder), self.store.master),
+            str(self.store.folder),
+            self.store.master,
             labels,
             self._cache_name(),
             ends=not self.frame.isStreaming,
         )
         joined = rows.union(ticks).groupBy("bucket")
         found = joined.transformWithStateInPandas(
-            processor, from_arrow_schema(emitter.schema), "append", "none"
+            BucketProcessor(work, emitter), from_arrow_schema(emitter.schema), "append", "none"
         )
         return observed(found, self.plan.name, metric_names(stream.name))
 
