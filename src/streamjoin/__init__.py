@@ -1,6 +1,6 @@
 """Joins over live streams that know when to let go of their state."""
 
-from streamjoin.api.enrich import Enriched, master
+from streamjoin.api.enrich import Enriched, table
 from streamjoin.api.join import Joined, join, session, stream
 from streamjoin.declare.stream import closing, clustered, control, marked, ordered
 from streamjoin.enrich.tables.postgresql import postgresql
@@ -77,10 +77,10 @@ __all__ = [
     "control",
     "join",
     "marked",
-    "master",
     "ordered",
     "postgresql",
     "session",
     "sqlite",
     "stream",
+    "table",
 ]

@@ -1,6 +1,6 @@
-"""What a user types to enrich a stream: `master`, and the join that it gives together with a stream.
+"""What a user types to enrich a stream: `table`, and the join that it gives together with a stream.
 
-Nothing happens until the join is started, by `local()` in this process or on Spark; then the master data is
+Nothing happens until the join is started, by `local()` in this process or on Spark; then the table is
 staged, once for each version.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from streamjoin.declare.stream import Duration, column_names, duration_us
-from streamjoin.declare.table import How, Master
+from streamjoin.declare.table import How, Table
 from streamjoin.enrich.segments import StagedVersion
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Sink: TypeAlias = "Callable[[DataFrame, int], None]"
 
 
-def master(
+def table(
     source: Any,
     *,
     name: str,
@@ -41,24 +41,24 @@ def master(
     version: str | None = None,
     wait: Duration | None = None,
     how: How = "inner",
-) -> Master:
-    """Declare master data: a table with which a stream is joined, however large it is.
+) -> Table:
+    """Declare a table: a table with which a stream is joined, however large it is.
 
     `source` is the path of a Parquet or Arrow file or folder, a `pyarrow.Table`, a Spark DataFrame (not a
     streaming one), `sj.postgresql(…)` or `sj.sqlite(…)`. `memory` is what the join may take for it, over
     all buckets. Each stream row is answered within `cycle_batches` micro-batches. `version` labels the
     table's present content; where it is left out the source tells whether it is new. With `wait`, a row
-    without a match waits so long, in event time, for a master row that comes late. "_version" among the
+    without a match waits so long, in event time, for a table row that comes late. "_version" among the
     `columns` adds the column `<name>_version` to the result.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
-    >>> master(table, name="customers", key="id", memory="64 MB").payload
+    >>> table(table, name="customers", key="id", memory="64 MB").payload
     ('city',)
     """
-    said = f"master {name!r}"
+    said = f"table {name!r}"
     schema, held = _schema_and_source(source, name)
-    return Master(
+    return Table(
         name,
         schema,
         column_names(key, f"{said}: key"),
@@ -73,7 +73,7 @@ def master(
 
 
 def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
-    said = f"master {name!r}"
+    said = f"table {name!r}"
     if is_frame(source):
         from streamjoin.spark.frame import arrow_schema
         from streamjoin.spark.session import refuse_connect
@@ -105,7 +105,7 @@ def _staged(plan: EnrichPlan, checkpoint: str | None) -> StagedVersion | None:
 
 @dataclass(frozen=True)
 class Enriched:
-    """A stream joined with master data, planned and checked; start it where the data is."""
+    """A stream joined with a table, planned and checked; start it where the data is."""
 
     plan: EnrichPlan
 
@@ -124,21 +124,21 @@ class Enriched:
         on this machine: a few seconds.
         """
         contents = {
-            plan.master.name: content_of(plan.master.source, _staged(plan, checkpoint))
+            plan.table.name: content_of(plan.table.source, _staged(plan, checkpoint))
             for plan in self.plan.chain
         }
         return explained(self.plan, contents, format, expected(self.plan, rates))
 
     def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> EnrichRun:
-        """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.
+        """Run in this process, with the staged table in `folder`; with a `snapshot`, go on from it.
 
         Without a folder it is staged in a temporary one, which goes with the run; a snapshot needs the
         folder it was made in.
         """
         for plan in self.plan.chain:
-            if is_frame(plan.master.source):
+            if is_frame(plan.table.source):
                 raise InvalidJoin(
-                    f"master {plan.master.name!r} is a Spark DataFrame, which this process cannot read; "
+                    f"table {plan.table.name!r} is a Spark DataFrame, which this process cannot read; "
                     "use write(…) or dataframe(…), or give the path of its files"
                 )
         return EnrichRun(self.plan, folder=folder, snapshot=snapshot)
@@ -146,7 +146,7 @@ class Enriched:
     def dataframe(self, *, checkpoint: str) -> DataFrame:
         """The result rows, as an ordinary (streaming) DataFrame.
 
-        `checkpoint` is the folder that you give to `writeStream` too: the master data is staged beside it,
+        `checkpoint` is the folder that you give to `writeStream` too: the table is staged beside it,
         now, if this version of it is not there yet.
         """
         from streamjoin.spark.append_only import append_only
@@ -166,7 +166,7 @@ class Enriched:
         return write(SparkEnrich.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
 
     def refresh(self, *, checkpoint: str) -> list[str]:
-        """Look at the master data again and stage what is new; returns the ids of the present versions.
+        """Look at the table again and stage what is new; returns the ids of the present versions.
 
         A running query with this checkpoint takes a new version in its next batch.
         """

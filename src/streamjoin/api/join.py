@@ -24,7 +24,7 @@ from streamjoin.declare.stream import (
     column_names,
     duration_us,
 )
-from streamjoin.declare.table import Master
+from streamjoin.declare.table import Table
 from streamjoin.errors import InvalidJoin
 from streamjoin.local.chain import run_class
 from streamjoin.local.join import LocalRun
@@ -139,7 +139,7 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
         return arrow_schema(source), source
     if isinstance(source, Enriched):
         raise InvalidJoin(
-            f"stream {name!r}: of a join with master data give the results: its dataframe(checkpoint=…), or "
+            f"stream {name!r}: of a join with a table give the results: its dataframe(checkpoint=…), or "
             "locally its plan.spec.output, and push what it gives"
         )
     raise InvalidJoin(
@@ -181,12 +181,12 @@ class JoinKeywords(TypedDict, total=False):
 def join(*inputs: Stream, **options: Unpack[JoinKeywords]) -> Joined: ...
 @overload
 def join(
-    first: Stream, master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]
+    first: Stream, table: Table, /, *more: Stream | Table, **options: Unpack[JoinKeywords]
 ) -> Enriched: ...
 @overload
-def join(master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]) -> Enriched: ...
+def join(table: Table, /, *more: Stream | Table, **options: Unpack[JoinKeywords]) -> Enriched: ...
 def join(
-    *inputs: Stream | Master,
+    *inputs: Stream | Table,
     name: str = "join",
     how: str = "inner",
     where: Any = None,
@@ -205,7 +205,7 @@ def join(
 ) -> Joined | Enriched:
     """Join two or more streams on their keys, matched by position; or `on` other columns.
 
-    One stream and one or more masters give an `Enriched`: the stream with columns of each table.
+    One stream and one or more tables give an `Enriched`: the stream with columns of each table.
 
     `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
     few operators as possible, one after another in one query, in the order that is estimated to cost least.
@@ -217,7 +217,7 @@ def join(
     options = JoinOptions(
         name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
-    streams = [one for one in inputs if not isinstance(one, Master)]
+    streams = [one for one in inputs if not isinstance(one, Table)]
     if len(streams) < len(inputs):
         return Enriched(plan_enrich(inputs, options, on=on, rates=rates))
     if on is not None:

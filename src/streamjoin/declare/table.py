@@ -1,6 +1,6 @@
-"""What a user declares of master data: the big table with which a stream is enriched.
+"""What a user declares of the table: the big table with which a stream is enriched.
 
-A `Master` is a frozen value, checked when it is made. It says where the rows come from, how much memory
+A `Table` is a frozen value, checked when it is made. It says where the rows come from, how much memory
 the join may take, and what is done with a stream row that finds none. Nothing here touches data.
 
 Worked case: `columns=("name", "_version")` of customers(id, name, city) with key id gives the result
@@ -23,8 +23,8 @@ VERSION = "_version"  # among `columns`: the version by which a row was joined
 
 
 @dataclass(frozen=True)
-class Master:
-    """Master data of a semi-stream join; `version` labels its present content, None: the source tells."""
+class Table:
+    """A table of a semi-stream join; `version` labels its present content, None: the source tells."""
 
     name: str
     schema: pa.Schema
@@ -41,7 +41,7 @@ class Master:
         name: Any = self.name
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise InvalidJoin(
-                f"master name {name!r}; give a name of letters, digits and _ that starts with a letter"
+                f"table name {name!r}; give a name of letters, digits and _ that starts with a letter"
             )
         self._check_columns()
         if self.how not in get_args(How):
@@ -63,7 +63,7 @@ class Master:
 
     @property
     def _said(self) -> str:
-        return f"master {self.name!r}"
+        return f"table {self.name!r}"
 
     def _check_columns(self) -> None:
         names = self.schema.names

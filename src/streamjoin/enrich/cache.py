@@ -1,4 +1,4 @@
-"""The cache of a semi-stream join: values with all their master rows, or known to have none.
+"""The cache of a semi-stream join: values with all their table rows, or known to have none.
 
 Rows stand in runs, as the state of every join does, so that a batch stores what it added. With each row
 stands how often its value was met and since when, in one number; a value's is that of its first row. Worked
@@ -44,7 +44,7 @@ class Values:
 
 
 class TableCache:
-    """Values and their master rows; `absent` are values without any."""
+    """Values and their table rows; `absent` are values without any."""
 
     def __init__(self, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
         self.rows = SortedRuns("cache", layout, names, policy)

@@ -2,7 +2,7 @@
 
 First pass: keys are cast to the join's types and hashed, rows with a null key left out; whenever 64 MB
 are held they are sorted and cut into slices of the hash space, one temporary file each. Second pass:
-consecutive slices of a bucket, about 32 MB together, are read, sorted and cut into pieces. A table of up
+consecutive slices of a bucket, about 32 MB together, are read, sorted and cut into segments. A table of up
 to 64 MB needs no temporary files. Worked number: 10 GB in 256 slices of 40 MB each. Only a key with more
 rows than that takes more memory.
 
@@ -27,7 +27,14 @@ from streamjoin.columnar.batch import Batch, Ints, concat
 from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.columnar.types import plain
 from streamjoin.enrich.progress_bar import Told, progress_bar
-from streamjoin.enrich.segments import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore, write_pieces
+from streamjoin.enrich.segments import (
+    SEGMENT_BYTES,
+    Segment,
+    StagedForm,
+    StagedVersion,
+    VersionStore,
+    write_segments,
+)
 from streamjoin.enrich.tables.files import TableSource
 from streamjoin.enrich.tables.retries import Retries
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost
@@ -41,10 +48,10 @@ Hash = Callable[[Sequence[Any]], Ints]
 
 @dataclass(frozen=True)
 class Staging:
-    """How to stage; the hash function must be the one that `Form.hash` names."""
+    """How to stage; the hash function must be the one that `StagedForm.hash` names."""
 
     hash: Hash = hash_keys
-    piece_bytes: int = PIECE_BYTES
+    segment_bytes: int = SEGMENT_BYTES
     held_bytes: int = HELD_BYTES
     progress: Told | None = None  # told rows done and rows in all; None: a bar, on a terminal
     retries: Retries = field(default_factory=Retries)
@@ -54,7 +61,7 @@ _AS_EVER = Staging()
 
 
 def stage(
-    source: TableSource, form: Form, store: VersionStore, label: str, how: Staging = _AS_EVER
+    source: TableSource, form: StagedForm, store: VersionStore, label: str, how: Staging = _AS_EVER
 ) -> StagedVersion:
     """Read the table once and stage it as a new version."""
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
@@ -75,15 +82,15 @@ def stage(
         check_same(source, content)
         return slices, rows, rows - kept
 
-    bar = progress_bar(f"staging {store.master}") if how.progress is None else nullcontext(how.progress)
+    bar = progress_bar(f"staging {store.table}") if how.progress is None else nullcontext(how.progress)
     with store.begin(label) as writer, bar as told:
         slices, rows, null_keys = how.retries.of(lambda: read(writer.folder, told))
-        pieces, written = [], 0
-        for piece in slices.pieces("", how.piece_bytes):
-            pieces.append(piece)
-            written += piece.rows
+        segments, written = [], 0
+        for segment in slices.segments("", how.segment_bytes):
+            segments.append(segment)
+            written += segment.rows
             told((rows + written) // 2, rows)
-        return writer.finish(form, pieces, null_keys)
+        return writer.finish(form, segments, null_keys)
 
 
 def check_same(source: TableSource, content: str | None) -> None:
@@ -92,7 +99,7 @@ def check_same(source: TableSource, content: str | None) -> None:
         raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
 
 
-def in_layout(batch: pa.RecordBatch, form: Form, hash_function: Hash, table: str) -> Batch:
+def in_layout(batch: pa.RecordBatch, form: StagedForm, hash_function: Hash, table: str) -> Batch:
     """Rows of the table as the join wants them, without those that have a null key."""
     types = form.layout.schema.types[1:]
     names = [*form.keys, *form.columns]
@@ -123,9 +130,9 @@ def _cast(column: Any, dtype: pa.DataType, name: str, table: str) -> Any:
 
 @dataclass
 class Slices:
-    """Rows by slices of the hash space, on disk beyond what may be held; then pieces."""
+    """Rows by slices of the hash space, on disk beyond what may be held; then segments."""
 
-    form: Form
+    form: StagedForm
     folder: Path
     held_bytes: int = HELD_BYTES
     _held: list[Batch] = field(default_factory=list)
@@ -149,10 +156,10 @@ class Slices:
             path.unlink(missing_ok=True)
         self._files, self._held, self._held_size = {}, [], 0
 
-    def pieces(self, stem: str, piece_bytes: int) -> Iterator[Piece]:
-        """Write all rows as pieces; what was on disk is gone then."""
+    def segments(self, stem: str, segment_bytes: int) -> Iterator[Segment]:
+        """Write all rows as segments; what was on disk is gone then."""
         for number, (bucket, rows) in enumerate(self._in_order()):
-            yield from write_pieces(rows, bucket, self.folder, f"{stem}{number:05d}", piece_bytes)
+            yield from write_segments(rows, bucket, self.folder, f"{stem}{number:05d}", segment_bytes)
 
     def _in_order(self) -> Iterator[tuple[int, Batch]]:
         """Bucket by bucket all rows, sorted, in parts that are cut between hashes."""

@@ -1,6 +1,6 @@
 """The stateful side of a semi-stream join: one bucket inside Spark's transformWithState.
 
-As `processor`, with one more thing to find: the bucket's share of the staged master data, by the version that
+As `processor`, with one more thing to find: the bucket's share of the staged table, by the version that
 the tick of a micro-batch names. It is immutable, so all workers read the same files. What a batch gives
 depends on the state, its rows and its version only, so that a batch that is run again gives the same.
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.enrich.operator import EnrichJoin
-from streamjoin.enrich.segments import StagedMaster, StagedVersion
+from streamjoin.enrich.segments import StagedBucket, StagedVersion
 from streamjoin.enrich.snapshot import restore, store
 from streamjoin.enrich.spec import END_OF_TIME, EnrichCounters, EnrichSpec
 from streamjoin.errors import InvariantBroken
@@ -41,10 +41,10 @@ STREAM, TICKS = 0, 1  # the inputs
 COUNTED = tuple(field.name for field in fields(EnrichCounters) if field.name != "rows")
 GAUGES = (
     "waiting",
-    "room",
+    "waiting_room",
     "versions",
     "cache_rows",
-    "piece_bytes",
+    "segment_bytes",
     "cache_bytes",
     "waiting_bytes",
     "switching_bytes",
@@ -82,14 +82,14 @@ class StagedVersions:
     """The versions of this worker, opened; the longest unused go first."""
 
     def __init__(self, limit: int = 8) -> None:
-        self._opened: OrderedDict[tuple[str, int], StagedMaster] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, int], StagedBucket] = OrderedDict()
         self._limit = limit
 
-    def bucket(self, folder: Path, master: str, number: int) -> StagedMaster:
+    def bucket(self, folder: Path, table: str, number: int) -> StagedBucket:
         key = str(folder), number
         if key not in self._opened:
             known = next((one.owner for (path, _), one in self._opened.items() if path == key[0]), None)
-            self._opened[key] = (known or StagedVersion.open(folder, master)).bucket(number)
+            self._opened[key] = (known or StagedVersion.open(folder, table)).bucket(number)
             if len(self._opened) > self._limit:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(key)
@@ -114,7 +114,7 @@ class EnrichBucket(StatefulProcessor):
     ) -> None:
         self.spec = spec
         self.emitter = emitter
-        self.folder, self.master = staged
+        self.folder, self.table = staged
         self.labels = labels
         self.cache_name = cache_name
         self.ends = ends  # a batch input: nothing follows
@@ -165,12 +165,12 @@ class EnrichBucket(StatefulProcessor):
     ) -> Iterator[pa.RecordBatch]:
         """What the rows of the batch give."""
         if version is not None:
-            join.use(self._master(version, bucket))
+            join.use(self._table(version, bucket))
         for share in shares:
             yield from join.process(share.rows)
             if share.unkeyed is not None:
                 rows = np.arange(len(share.unkeyed))
-                yield from join.leave(share.unkeyed, rows, join.newest.master.version)
+                yield from join.leave(share.unkeyed, rows, join.newest.table.version)
         times = [share.latest_us for share in shares if share.latest_us is not None]
         if times:
             yield from join.advance(max(times))
@@ -179,8 +179,8 @@ class EnrichBucket(StatefulProcessor):
             yield from join.finish()
             yield from join.advance(END_OF_TIME)
 
-    def _master(self, version: str, bucket: int) -> StagedMaster:
-        return VERSIONS.bucket(Path(self.folder) / version, self.master, bucket)
+    def _table(self, version: str, bucket: int) -> StagedBucket:
+        return VERSIONS.bucket(Path(self.folder) / version, self.table, bucket)
 
     def _check_identity(self) -> None:
         """Refuse a checkpoint of another join, also where no bucket would find its old state."""
@@ -198,11 +198,11 @@ class EnrichBucket(StatefulProcessor):
             join: EnrichJoin | None = JOINS.take(self.cache_name, bucket, digest(stored))
             if join is None or join.spec != self.spec:
                 manifest = Manifest.decode(stored)
-                join = restore(self.spec, manifest, run_store, lambda one: self._master(one, bucket))
+                join = restore(self.spec, manifest, run_store, lambda one: self._table(one, bucket))
         elif version is None:
             raise InvariantBroken("the first batch of a bucket has no version; please report this")
         else:
-            join = EnrichJoin(self.spec, self._master(version, bucket))
+            join = EnrichJoin(self.spec, self._table(version, bucket))
         join.names.memory_manager.run_store = run_store
         join.names.begin(join.names.step + 1)
         return join
@@ -241,8 +241,8 @@ def _gauges(join: EnrichJoin) -> list[int]:
     division = join.division()
     return [
         join.waiting,
-        join.in_room,
-        len(join.readings),
+        join.in_waiting_room,
+        len(join.scans),
         len(join.cache),
         *astuple(division),
         join.spec.memory_bytes,

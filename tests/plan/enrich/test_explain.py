@@ -1,4 +1,4 @@
-"""What is said of a semi-stream join before and after its master data is staged."""
+"""What is said of a semi-stream join before and after its table is staged."""
 
 import json
 import re
@@ -17,7 +17,7 @@ MANY = pa.table({"id": np.arange(100_000), "city": np.full(100_000, "Rome")})
 
 
 def customers(**declared):
-    return sj.master(MANY, name="customers", key="id", memory="64 MB", **declared)
+    return sj.table(MANY, name="customers", key="id", memory="64 MB", **declared)
 
 
 def told(text):
@@ -27,19 +27,19 @@ def told(text):
 
 def test_before_it_is_staged_figures_are_said_to_be_assumed():
     lines = told(sj.join(stream("orders", "id item:str"), customers(how="left")).explain())
-    assert lines["join"] == "join: orders ⋈ customers, a stream and master data"
+    assert lines["join"] == "join: orders ⋈ customers, a stream and a table"
     assert lines["result"] == "result: id, item, city"
     assert lines["customers"] == (
         "customers: the Arrow table, 100,000 rows, about 3.6 MB (guessed from its columns)"
     )
-    assert lines["reading"] == (
-        "reading: a batch whose distinct missed keys are below 1,500 is looked up; above it the pieces are "
+    assert lines["scan"] == (
+        "scan: a batch whose distinct missed keys are below 1,500 is looked up; above it the segments are "
         "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 1 µs, and 300 µs for each "
-        "piece it is looked for in, 2 GB are read in a second)"
+        "segment it is looked for in, 2 GB are read in a second)"
     )
     assert lines["latency"] == "latency: each row is answered in the batch it comes with"
     assert lines["memory"] == (
-        "memory: 64 MB: 3.43 MB for the piece that is read, 60.6 MB for cached values and rows that wait "
+        "memory: 64 MB: 3.43 MB for the segment that is read, 60.6 MB for cached values and rows that wait "
         "(what is needed at least shows when it is staged)"
     )
     assert lines["versions"].startswith("versions: the source tells by its content whether it is new")
@@ -48,7 +48,7 @@ def test_before_it_is_staged_figures_are_said_to_be_assumed():
 def test_once_it_is_staged_they_are_measured():
     run = sj.join(stream("orders", "id item:str"), customers(version="may", columns=["_version"])).local()
     plan = json.loads(run.explain(format="json"))
-    assert plan["master"] == {
+    assert plan["table"] == {
         "name": "customers",
         "key": ["id"],
         "source": "the Arrow table",
@@ -57,10 +57,10 @@ def test_once_it_is_staged_they_are_measured():
         "size": "staged",
         "null_keys": 0,
     }
-    assert plan["memory"]["least_bytes"] == 2 * plan["memory"]["piece_bytes"] == 3_200_000
-    assert not plan["reading"]["costs"]["assumed"]
+    assert plan["memory"]["least_bytes"] == 2 * plan["memory"]["segment_bytes"] == 3_200_000
+    assert not plan["scan"]["costs"]["assumed"]
     lines = told(run.explain())
-    assert "measured when it was staged" in lines["reading"]
+    assert "measured when it was staged" in lines["scan"]
     assert lines["versions"] == (
         "versions: 0001-may is staged; labelled 'may': another label is another version; the result says by "
         "which each row was joined"
@@ -69,42 +69,44 @@ def test_once_it_is_staged_they_are_measured():
 
 def test_what_is_staged_beside_a_checkpoint_is_told(tmp_path):
     joined = sj.join(stream("orders", "id item:str"), customers(version="may"))
-    joined.local(folder=tmp_path / "query.masters")  # stages where a query with this checkpoint would
+    joined.local(folder=tmp_path / "query.tables")  # stages where a query with this checkpoint would
     assert "0001-may is staged" in joined.explain(checkpoint=str(tmp_path / "query"))
     assert "assumed until it is staged" in joined.explain(checkpoint=str(tmp_path / "another"))
 
 
 def test_a_longer_cycle_reads_less_in_each_batch():
     lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=2)).explain())
-    assert "below 600 is looked up; above it the pieces are scanned, 1.8 MB a batch" in lines["reading"]
+    assert "below 600 is looked up; above it the segments are scanned, 1.8 MB a batch" in lines["scan"]
     assert lines["latency"] == (
         "latency: each row is answered within 2 batches: 1 later at most, and each batch reads a "
-        "share of 1/2 of the master data"
+        "share of 1/2 of the table"
     )
 
 
 def test_presets_scan_as_in_the_paper():
     text = sj.join(stream("orders", "id"), customers(), operator="meshjoin", buckets=4).explain()
-    assert "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached" in text
-    assert told(text)["reading"] == "reading: the pieces are scanned, 3.6 MB a batch, as in the paper"
-    assert told(text)["memory"].startswith("memory: 64 MB over 4 buckets: 3.43 MB for the piece that is read")
+    assert "MESHJOIN: the segments are read in cycles for all rows that wait; nothing is cached" in text
+    assert told(text)["scan"] == "scan: the segments are scanned, 3.6 MB a batch, as in the paper"
+    assert told(text)["memory"].startswith(
+        "memory: 64 MB over 4 buckets: 3.43 MB for the segment that is read"
+    )
 
 
 def test_a_small_table_is_scanned_whenever_a_row_waits():
-    small = sj.master(table(schema("id x"), "id x\n1 1\n- 2"), name="small", key="id", memory="1 MB")
+    small = sj.table(table(schema("id x"), "id x\n1 1\n- 2"), name="small", key="id", memory="1 MB")
     joined = sj.join(stream("orders", "id"), small)
     assert told(joined.local().explain())["small"] == (
         "small: the Arrow table, 1 rows, 24 bytes staged, and 1 left out because their key is null"
     )
-    assert told(joined.explain())["reading"] == (
-        "reading: the pieces are scanned, 48 bytes a batch: that costs less than finding one key "
+    assert told(joined.explain())["scan"] == (
+        "scan: the segments are scanned, 48 bytes a batch: that costs less than finding one key "
         "(assumed until it is staged)"
     )
 
 
 def test_a_waiting_room_and_the_joins_below_are_told():
     orders = stream("orders", "id t:time", time="t", lateness="2 seconds")
-    waits = sj.master(MANY, name="late", key="id", memory="64 MB", columns=[], wait="8 seconds", how="left")
+    waits = sj.table(MANY, name="late", key="id", memory="64 MB", columns=[], wait="8 seconds", how="left")
     joined = sj.join(orders, customers(), waits)
     plan = json.loads(joined.explain(format="json"))
     assert (plan["name"], plan["below"]["name"]) == ("join", "join_customers")

@@ -1,4 +1,4 @@
-"""Tables that master data is read from, without Spark: Parquet, Arrow files, Arrow tables in memory.
+"""Tables that a table is read from, without Spark: Parquet, Arrow files, Arrow tables in memory.
 
 Every source says its columns (`schema`), gives the chosen ones as record batches in any order
 (`batches`; memory stays at a few batches), how many rows there are where that is known without reading
@@ -69,14 +69,14 @@ def table_source(source: Any) -> TableSource:
     if isinstance(source, str | Path):
         return _files(Path(source))
     raise InvalidJoin(
-        f"a {type(source).__name__} is no master data; give the path of a folder or file of Parquet or "
+        f"a {type(source).__name__} is no table; give the path of a folder or file of Parquet or "
         "Arrow, an Arrow table, a DataFrame, sj.postgresql(…) or sj.sqlite(…)"
     )
 
 
 def _files(path: Path) -> TableSource:
     if not path.exists():
-        raise InvalidJoin(f"master data {path} is not there; give the path of a folder or file that is")
+        raise InvalidJoin(f"table {path} is not there; give the path of a folder or file that is")
     found = [path] if path.is_file() else sorted(_shown(path))
     for endings, form in ((PARQUET, ParquetFiles), (ARROW, ArrowFiles)):
         chosen = tuple(file for file in found if file.suffix.lower() in endings)
@@ -84,7 +84,7 @@ def _files(path: Path) -> TableSource:
             return form(path, chosen)
     there = ", ".join(file.name for file in found[:5]) or "nothing"
     raise InvalidJoin(
-        f"master data {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
+        f"table {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
         f"there is {there}{', …' if len(found) > 5 else ''}"
     )
 
@@ -115,7 +115,7 @@ class Files(TableSource):
         return digest.hexdigest()
 
     def describe(self) -> str:
-        return f"master data {self.path}"
+        return f"table {self.path}"
 
     def unreadable(self, error: Exception) -> BadInput:
         return BadInput(f"{self.describe()} cannot be read ({error}); write the file again, or take it away")

@@ -1,4 +1,4 @@
-"""Master data from PostgreSQL: one read-only transaction at REPEATABLE READ, streamed as Arrow batches.
+"""A table from PostgreSQL: one read-only transaction at REPEATABLE READ, streamed as Arrow batches.
 
 What others commit while it is read is not seen. A connection that is lost ends the reading (`SourceLost`);
 who reads begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),

@@ -1,4 +1,4 @@
-"""Master data from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in stretches.
+"""A table from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in stretches.
 
 SQLite's values have types, its columns only wishes: a column declared as INTEGER, REAL or TEXT has that
 type; any other, and all of a query, has the type of its first 1,000 values (whole numbers beside others are

@@ -1,4 +1,4 @@
-"""What a stored join with master data holds, in words: who waits for which version, the cache, the room."""
+"""What a stored join with a table holds, in words: who waits for which version, the cache, the room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EnrichSize:
     waiting: Mapping[str, int]
     cache_rows: int
     cache_bytes: int
-    room: int
+    waiting_room: int
     rows: int  # since the start, and of them those that the cache answered
     hits: int
 
@@ -27,15 +27,14 @@ class EnrichSize:
         """What a bucket's manifest tells; no run is opened."""
         tiers, facts = manifest.tiers, manifest.facts
         waiting = {
-            one["version"]: _rows(manifest, f"chunks {number}")
-            for number, one in enumerate(facts["readings"])
+            one["version"]: _rows(manifest, f"chunks {number}") for number, one in enumerate(facts["scans"])
         }
         cache = [run for tag in ("cache", "absent") for tier in tiers[tag] for run in tier]
         return cls(
             waiting,
             _rows(manifest, "cache") + _rows(manifest, "absent"),
             sum(run.nbytes for run in cache),
-            _rows(manifest, "room"),
+            _rows(manifest, "waiting_room"),
             facts["counts"]["rows"],
             facts["counts"]["hits"],
         )
@@ -51,7 +50,7 @@ class EnrichSize:
 
 
 def _numbers(held: EnrichSize) -> tuple[int, ...]:
-    return held.cache_rows, held.cache_bytes, held.room, held.rows, held.hits
+    return held.cache_rows, held.cache_bytes, held.waiting_room, held.rows, held.hits
 
 
 def _rows(manifest: Manifest, tag: str) -> int:
@@ -62,7 +61,7 @@ def _rows(manifest: Manifest, tag: str) -> int:
 
 @dataclass(frozen=True)
 class EnrichState:
-    """The state of a join with master data, by bucket."""
+    """The state of a join with a table, by bucket."""
 
     operator: int
     identity: Mapping[str, Any]
@@ -89,7 +88,7 @@ class EnrichState:
         of = f"{self.identity['buckets']} buckets"
         of = of if len(shown) == self.identity["buckets"] else f"bucket {shown[0]} of {of}"
         how = f"{self.identity['how']} join"
-        lines = [f"{self.name} (operator {self.operator}): a stream and master data, {how}, {of}", ""]
+        lines = [f"{self.name} (operator {self.operator}): a stream and a table, {how}, {of}", ""]
         lines += [
             f"version {version}: {f'at most {rows:,} rows wait for it' if rows else 'no row waits for it'}"
             for version, rows in held.waiting.items()
@@ -97,5 +96,5 @@ class EnrichState:
         share = f", which answered {held.hits / held.rows:.0%} of {held.rows:,} rows" if held.rows else ""
         lines.append(f"cache: {held.cache_rows:,} rows and values, {size_text(held.cache_bytes)}{share}")
         if self.identity["waiting room"]:
-            lines.append(f"waiting room: {held.room:,} rows without a match so far")
+            lines.append(f"waiting room: {held.waiting_room:,} rows without a match so far")
         return "\n".join(lines)
