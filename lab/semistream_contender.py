@@ -5,7 +5,7 @@ Started as `contender` is, with a `EnrichTask` as JSON; prints one JSON line.
 - "spark": Spark's stream-static join, `stream.join(spark.read.parquet(table), "k")`. Each micro-batch is
   planned anew. As the batch is far below `autoBroadcastJoinThreshold`, the plan is a BroadcastHashJoin with
   BuildLeft: the hash table is built on the batch, and the whole table is scanned past it.
-- "streamjoin": `sj.join(sj.stream(…), sj.table(…))`. Staging (sorting the table into pieces, once) is
+- "streamjoin": `sj.enrich(sj.stream(…), sj.table(…))`. Staging (sorting the table into segments, once) is
   timed apart and is no part of any batch.
 
 CPU seconds are those of the whole process tree between the end of one batch and the end of a later one.
@@ -29,8 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lab.contender import WorkerMemory, cpu_seconds, worker_bytes
-from streamjoin.api.enrich import table
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import enrich, table
+from streamjoin.api.join import stream
 from streamjoin.spark.session import session
 
 EnrichEngine = Literal["streamjoin", "spark"]
@@ -68,7 +68,7 @@ def joined(spark: SparkSession, task: EnrichTask, checkpoint: str) -> DataFrame:
     if task.engine == "spark":
         return tuples.join(spark.read.parquet(folder), "k")
     held = table(folder, name="table", key="k", memory=task.memory_bytes, cycle_batches=task.cycle_batches)
-    ours = join(stream(tuples, name="stream", key="k"), held, name=JOIN, buckets=task.buckets)
+    ours = enrich(stream(tuples, name="stream", key="k"), held, name=JOIN, buckets=task.buckets)
     return ours.dataframe(checkpoint=checkpoint)
 
 

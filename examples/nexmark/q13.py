@@ -25,7 +25,7 @@ def query(bid: DataFrame, side: DataFrame, checkpoint: str) -> DataFrame:
         columns=["auction", "bidder", "price", "date_time"],
     )
     table = sj.table(side, name="side", key="key", memory="64 MB")
-    joined = sj.join(bids, table, name="q13")
+    joined = sj.enrich(bids, table, name="q13")
     return joined.dataframe(checkpoint=checkpoint).select("auction", "bidder", "price", "date_time", "value")
 
 

@@ -1,6 +1,6 @@
 """Joins over live streams that know when to let go of their state."""
 
-from streamjoin.api.enrich import Enriched, table
+from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import Joined, join, session, stream
 from streamjoin.declare.stream import closing, clustered, control, marked, ordered
 from streamjoin.enrich.tables.postgresql import postgresql
@@ -75,6 +75,7 @@ __all__ = [
     "closing",
     "clustered",
     "control",
+    "enrich",
     "join",
     "marked",
     "ordered",

@@ -31,7 +31,7 @@ class Story:
 
     def __init__(self, *tables, orders=None, folder=None, snapshot=None, operator=None, segment_bytes=None):
         self.orders = orders or stream("orders", ORDERS)
-        plan = sj.join(self.orders, *tables, operator=operator).plan
+        plan = sj.enrich(self.orders, *tables, operator=operator).plan
         self.run = EnrichRun(plan, folder=folder, snapshot=snapshot, segment_bytes=segment_bytes)
 
     def push(self, text):
@@ -58,7 +58,7 @@ def test_the_example_of_the_page_does_what_it_says():
     page = (Path(__file__).parents[2] / "docs" / "enrich.md").read_text()
     names = {}
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
-    assert rows(names["rows"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
+    assert rows(names["results"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
 
 
 def test_rows_of_a_stream_get_the_columns_of_their_master_row():
@@ -138,7 +138,7 @@ def test_keys_of_every_kind_are_equal_by_value(kind):
     customers = sj.table(
         pa.table({"k": pa.array(known, theirs), "x": known}), name="c", key="k", memory="1 MB", columns=[]
     )
-    run = sj.join(orders, customers).local()
+    run = sj.enrich(orders, customers).local()
     found = run.push("orders", pa.table({"k": pa.array(came, mine)})).column("k").to_pylist()
     assert sorted(map(repr, found)) == sorted(str(key) if key == "nan" else repr(key) for key in meet)
 
@@ -148,7 +148,7 @@ def test_several_tables_are_joined_one_after_another():
     story = Story(table_of("id city\n1 Rome\n2 Oslo"), ratings)
     assert story.push("id item\n1 tea\n2 rice\n3 soap") == [(1, "tea", "Rome", 5), (2, "rice", "Oslo", None)]
     counted = story.run.counters()
-    assert (counted["join_customers_orders_rows"], counted["orders_rows"]) == (3, 2)
+    assert (counted["enrich_customers_orders_rows"], counted["orders_rows"]) == (3, 2)
     assert set(story.run.state()) == {"customers", "ratings"}
 
 
@@ -222,7 +222,7 @@ def test_refresh_sees_that_a_folder_has_changed(tmp_path):
     assert story.push("id item\n2 figs") == NOTHING  # not before it is refreshed
     story.refresh()
     assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
-    assert [path.name[:5] for path in (staged / "join" / "customers").glob("0*")] == ["0002-"]
+    assert [path.name[:5] for path in (staged / "enrich" / "customers").glob("0*")] == ["0002-"]
 
 
 def test_refresh_sees_that_a_database_has_changed(tmp_path):
@@ -390,7 +390,7 @@ def test_a_staged_version_that_was_deleted_by_hand(tmp_path):
     customers = table_of("id city\n1 Rome", version="may")
     story = Story(customers, folder=tmp_path)
     snapshot = story.run.snapshot()
-    shutil.rmtree(tmp_path / "join" / "customers" / "0001-may")
+    shutil.rmtree(tmp_path / "enrich" / "customers" / "0001-may")
     gone = r"table 'customers', version 0001-may: .* is not there; restore the folder of this version"
     with pytest.raises(sj.StateFormatError, match=gone):
         story.push("id item\n1 tea")

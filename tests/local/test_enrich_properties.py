@@ -66,7 +66,7 @@ class Case:
     def run(self, folder: str, version: int = 0, snapshot: bytes | None = None) -> EnrichRun:
         timed = {"time": "t", "lateness": f"{LATENESS} seconds"} if self.waits else {}
         orders = sj.stream(ORDERS, name="orders", key="k", **timed)
-        plan = sj.join(orders, self.table(version), operator=self.operator).plan
+        plan = sj.enrich(orders, self.table(version), operator=self.operator).plan
         if self.operator is None:
             plan = replace(plan, spec=replace(plan.spec, access=self.access))
         hash_function = one_hash if self.collide else hash_keys
@@ -187,7 +187,7 @@ def cases(draw: Any) -> Case:
     )
 
 
-MEANT = pytest.mark.filterwarnings("ignore::streamjoin.EmptyMaster")
+MEANT = pytest.mark.filterwarnings("ignore::streamjoin.EmptyTable")
 
 
 @MEANT
@@ -228,7 +228,7 @@ def test_two_tables_equal_two_batch_joins(batches, tables, how, cycles):
             for at, (name, keys) in enumerate(zip("xy", tables, strict=True))
         ]
         stream = sj.stream(pa.schema({"k": pa.int64(), "n": pa.int64()}), name="orders", key="k")
-        joined = sj.join(stream, *declared)
+        joined = sj.enrich(stream, *declared)
         snapshot = None
         for at, keys in enumerate(batches):
             run = joined.local(folder=folder, snapshot=snapshot)

@@ -60,7 +60,7 @@ def sink(folder: Path, kind: str) -> Callable[[DataFrame, int], None]:
 def enrich(stream: Callable[[str, str], DataFrame], folder: Path) -> None:
     """Orders with customers, of which a newer version comes in the middle."""
     checkpoint = str(folder / "checkpoint")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(stream("orders", "k long, id long"), name="orders", key="k"),
         sj.table(
             str(folder / "table"),

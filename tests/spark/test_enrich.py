@@ -61,7 +61,7 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
         writer = frame.writeStream.foreachBatch(lambda rows, _: found.update(map(tuple, rows.collect())))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
-        observed = [progress.observedMetrics.get("streamjoin_join") for progress in query.recentProgress]
+        observed = [progress.observedMetrics.get("streamjoin_enrich") for progress in query.recentProgress]
         metrics.extend(one.asDict() for one in observed if one is not None)
         return query
 
@@ -78,7 +78,7 @@ def test_it_equals_the_batch_join(spark: SparkSession, tmp_path: Path, how, cycl
     static = customers(1)
     (tmp_path / "m").mkdir()
     pq.write_table(static, tmp_path / "m" / "0.parquet")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(stream_of(spark, tmp_path / "s", tables), name="orders", key="k"),
         sj.table(str(tmp_path / "m"), name="m", key="k", memory="200 KB", cycle_batches=cycle, how=how),
         operator=operator,
@@ -104,7 +104,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     pq.write_table(versions[0], tmp_path / "m.parquet")
 
     def joined() -> sj.Enriched:
-        return sj.join(
+        return sj.enrich(
             sj.stream(stream, name="orders", key="k"),
             sj.table(
                 str(tmp_path / "m.parquet"),
@@ -139,7 +139,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     assert f"version {second_id}: no row waits for it" in state.text()
     with pytest.raises(sj.InvalidJoin, match="has a table, staged for its number of buckets"):
         Rebucketing.of(checkpoint, 5, tmp_path / "other", None).run(spark, print)
-    staged = {path.name for path in (tmp_path / "checkpoint.tables/join/m").iterdir() if path.is_dir()}
+    staged = {path.name for path in (tmp_path / "checkpoint.tables/enrich/m").iterdir() if path.is_dir()}
     assert first_id not in staged
     assert second_id in staged
     shutil.rmtree(tmp_path / "checkpoint.tables")
@@ -152,7 +152,7 @@ def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: Spark
     checkpoint = str(tmp_path / "checkpoint")
 
     def start() -> Any:
-        joined = sj.join(
+        joined = sj.enrich(
             sj.stream(stream_of(spark, tmp_path / "s", [orders(0, 200, 1)]), name="orders", key="k"),
             sj.table(customers(1), name="m", key="k", memory="200 KB", cycle_batches=4),
             operator="meshjoin",
@@ -165,7 +165,7 @@ def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: Spark
     while not query.recentProgress and query.isActive:
         time.sleep(0.1)
     query.stop()
-    [version] = (tmp_path / "checkpoint.tables/join/m").glob("0001-*")
+    [version] = (tmp_path / "checkpoint.tables/enrich/m").glob("0001-*")
     shutil.rmtree(version)
     query = start()
     with pytest.raises(StreamingQueryException, match=r"(?s)version 0001.* is not there; restore the folder"):
@@ -185,7 +185,7 @@ def test_rows_wait_for_a_table_row_that_comes_late(spark: SparkSession, tmp_path
     pq.write_table(pa.table({"k": [1], "name": ["one"]}), tmp_path / "m.parquet")
 
     def joined() -> sj.Enriched:
-        return sj.join(
+        return sj.enrich(
             sj.stream(stream, name="orders", key="k", time="t", lateness="1 second"),
             sj.table(
                 str(tmp_path / "m.parquet"), name="m", key="k", memory="1 MB", wait="10 seconds", how="left"
@@ -213,14 +213,14 @@ def test_several_tables_and_any_dataframe(spark: SparkSession, tmp_path: Path):
     stream = stream_of(spark, tmp_path / "s", tables)
     people = spark.sql("select id as k, named_struct('n', id * 2, 'l', array(id)) as who from range(0, 500)")
     pairs = spark.sql("select cast(id as int) as n, concat('p', id) as label from range(0, 1000, 4)")
-    first = sj.join(
+    first = sj.enrich(
         sj.stream(stream, name="orders", key="k"),
         sj.table(people, name="people", key="k", memory="1 MB"),
         name="first",
     )
     checkpoint = str(tmp_path / "checkpoint")
     enriched = first.dataframe(checkpoint=checkpoint).selectExpr("who.n as n", "id")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(enriched, name="named", key="n"),
         sj.table(pairs, name="pairs", key="n", memory="1 MB"),
     )
@@ -234,7 +234,7 @@ def test_several_tables_and_any_dataframe(spark: SparkSession, tmp_path: Path):
 def test_a_batch_dataframe_as_stream_gives_the_batch_answer(spark: SparkSession, tmp_path: Path):
     table, static = orders(0, 500, 3), customers(2)
     pq.write_table(table, tmp_path / "s.parquet")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(spark.read.parquet(str(tmp_path / "s.parquet")), name="orders", key="k"),
         sj.table(static, name="m", key="k", memory="1 MB", cycle_batches=5),
     )

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 def enriched(frame: DataFrame, keys: list[int], **declared: Any) -> sj.Enriched:
     table = pa.table({"k": keys, "name": ["x" * 100] * len(keys)})
     declared = {"memory": "1 MB", **declared}
-    return sj.join(
+    return sj.enrich(
         sj.stream(frame, name="orders", key="k", time="t"),
         sj.table(table, name="m", key="k", **declared),
         buckets=2,
@@ -51,7 +51,7 @@ def test_a_version_that_needs_more_memory_is_refused_and_gone(frame: DataFrame, 
     small.refresh(checkpoint=checkpoint)
     with pytest.raises(sj.InvalidJoin, match=r"memory=1,048,576 bytes is too small: it needs 4,\d{3},\d{3}"):
         large.refresh(checkpoint=checkpoint)
-    assert [path.name for path in (tmp_path / "checkpoint.tables/join/m").glob("0*")] == ["0001-1"]
+    assert [path.name for path in (tmp_path / "checkpoint.tables/enrich/m").glob("0*")] == ["0001-1"]
 
 
 @pytest.mark.slow
@@ -71,6 +71,6 @@ def test_a_streaming_dataframe_is_no_master_data(spark: SparkSession, frame: Dat
     with pytest.raises(sj.InvalidJoin, match=r"is a streaming DataFrame; declare it with sj.stream"):
         sj.table(stream, name="m", key="value", memory="1 MB")
     with pytest.raises(sj.InvalidJoin, match="'m' is a Spark DataFrame, which this process cannot read; use"):
-        sj.join(
+        sj.enrich(
             sj.stream(frame, name="s", key="k"), sj.table(frame, name="m", key="k", memory=1 << 20)
         ).local()

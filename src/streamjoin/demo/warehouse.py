@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streamjoin.api.enrich import Enriched, table
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import Enriched, enrich, table
+from streamjoin.api.join import stream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
 from streamjoin.errors import InvalidJoin, InvariantBroken
 from streamjoin.plot import Areas, Chart, Column
@@ -106,7 +106,7 @@ class Warehouse:
 
     def join(self, orders: Any = None, *, cycle_batches: int) -> Enriched:
         """Orders with their customers; `orders` is a DataFrame, or nothing for a run in this process."""
-        return join(
+        return enrich(
             stream(
                 self.orders[0].schema if orders is None else orders,
                 name="orders",

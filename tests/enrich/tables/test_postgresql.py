@@ -143,7 +143,7 @@ def test_a_stream_is_enriched_from_the_database_and_again_with_a_new_version(ser
         return sj.table(source, name="cities", key="id", memory="1 MB", version=version)
 
     orders = sj.stream(pa.schema({"id": pa.int64(), "item": pa.string()}), name="orders", key="id")
-    run = sj.join(orders, cities("monday")).local()
+    run = sj.enrich(orders, cities("monday")).local()
     rows = pa.table({"id": [1, 2], "item": ["tea", "rice"]})
     assert run.push("orders", rows).to_pylist() == [{"id": 1, "item": "tea", "city": "Rome"}]
     server.sql("update cities set city = 'Oslo', id = 2 where id = 1")

@@ -22,8 +22,7 @@ from streamjoin.enrich.spec import StagedRows
 from streamjoin.enrich.staging import Staging, stage
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.intake import Intake
-from streamjoin.plan.enrich.planner import EnrichPlan, plan_enrich
-from streamjoin.plan.planner import JoinOptions
+from streamjoin.plan.enrich.planner import EnrichOptions, EnrichPlan, plan_enrich
 
 _ROWS = 60_000
 _MEMORY = 1 << 30
@@ -37,7 +36,7 @@ def loop_costs(operator: str | None) -> LoopCosts:
     zipf = [ZipfStreams(seed=3, rows=_ROWS, skew=skew) for skew in (0.0, 1.0)]
     stream = Stream("stream", zipf[0].stream_schema, ("k",))
     table = Table("table", zipf[0].table_schema, ("k",), _MEMORY)
-    plan = plan_enrich([stream, table], JoinOptions(operator=operator))
+    plan = plan_enrich(stream, [table], EnrichOptions(operator=operator))
     with tempfile.TemporaryDirectory(prefix="streamjoin-calibration-") as folder:
         tables = [_staged(plan, zipf[0], Path(folder), segments) for segments in _SEGMENTS]
         return calibrate(plan.spec, tables, [_drawn(plan, each) for each in zipf], _W)

@@ -22,7 +22,7 @@ from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.segments import SEGMENT_BYTES, StagedVersion
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.cost import Rate, row_bytes
-from streamjoin.plan.enrich.planner import PRESETS, EnrichPlan
+from streamjoin.plan.enrich.planner import ENRICH_PRESETS, EnrichPlan
 from streamjoin.plan.explain import check_format, size_text
 
 _SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
@@ -57,7 +57,7 @@ def described(
     return {
         "name": plan.name,
         "how": plan.table.how,
-        "operator": None if preset is None else {"name": preset, "says": PRESETS[preset]},
+        "operator": None if preset is None else {"name": preset, "says": ENRICH_PRESETS[preset]},
         "key_types": [str(dtype) for dtype in plan.spec.stream.key_types],
         "stream": {"name": plan.stream.name, "key": list(plan.stream.key)},
         "table": {"name": plan.table.name, "key": list(plan.table.key), **_content(plan, content)},

@@ -10,7 +10,7 @@ orders_name, customers_name, the second adds stars.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,40 +26,36 @@ from streamjoin.errors import InvalidJoin
 from streamjoin.plan.output import Columns, check_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
 
-PRESETS = {
+ENRICH_PRESETS = {
     "ssbj": "SSBJ: the segments are read in cycles for all rows that wait; frequent values are cached",
     "meshjoin": "MESHJOIN: the segments are read in cycles for all rows that wait; nothing is cached",
 }
 _SMALLEST_SEGMENT = 16 << 10
 
-# What a join of streams knows and this one does not: the value that says nothing, and what to do instead.
+# What a stream may declare for other joins and an enrichment does not use: the default, and what to do.
 _OF_STREAM: dict[str, tuple[Any, str]] = {
     "window": (None, "a table row has no time; leave it out"),
-    "idle": (None, "leave it out"),
-    "ttl": (None, "memory= of the table bounds what is held; leave it out"),
-    "unique": (False, "leave it out"),
+    "idle": (None, "no stream row waits for another stream; leave it out"),
+    "ttl": (None, "memory= of the table bounds the state; leave it out"),
+    "unique": (False, "no stream row is kept once it is answered; leave it out"),
     "arrival": (None, "no stream row is kept once it is answered; leave it out"),
     "sequence": ((), "the order of rows is not used; leave it out, or drop the column"),
     "punctuation": (None, "no stream row is kept once it is answered; leave it out"),
-    "on_violation": ("drop", "nothing is promised, so nothing is violated; leave it out"),
-}
-_OF_JOIN: dict[str, tuple[Any, str]] = {
-    "how": ("inner", "give how= to sj.table(…)"),
-    "memory": (None, "give memory= to sj.table(…)"),
-    "where": (None, "filter the result"),
-    "goal": ("throughput", "leave it out"),
-    "driver": (None, "leave it out"),
-    "order": (None, "leave it out"),
-    "purge": (None, "leave it out"),
-    "probe": (None, "leave it out"),
-    "propagate": (True, "leave it out"),
-    "on": (None, "the stream's key and the table's, matched by position, say what is joined"),
-    "rates": (None, "give it to explain()"),
+    "on_violation": ("drop", "without punctuations nothing is violated; leave it out"),
 }
 
 
 class EmptyTable(UserWarning):
     """A table has no row that could match: results are right, but hardly what was meant."""
+
+
+@dataclass(frozen=True)
+class EnrichOptions:
+    """What the user said of the enrichment itself; None means: the planner chooses."""
+
+    name: Any = "enrich"
+    operator: str | None = None  # a preset
+    buckets: Any = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class EnrichPlan:
 
     stream: Stream
     table: Table
-    options: JoinOptions
+    options: EnrichOptions
     spec: EnrichSpec
     below: EnrichPlan | None = None
 
@@ -128,14 +124,16 @@ class EnrichPlan:
         return max(min(SEGMENT_BYTES, share // 8), _SMALLEST_SEGMENT)
 
 
-def plan_enrich(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> EnrichPlan:
-    """Check a join of one stream with one or more tables and choose how it runs.
-
-    `more` is what else the user said of the join, by name; only None is good.
-    """
-    check_options(options)
-    stream, tables = _one_stream(inputs)
-    _check_known(stream, {**vars(options), **more})
+def plan_enrich(stream: Stream, tables: Sequence[Table], options: EnrichOptions) -> EnrichPlan:
+    """Check an enrichment of one stream with one or more tables and choose how it runs."""
+    check_options(JoinOptions(name=options.name, buckets=options.buckets))
+    if options.operator is not None and options.operator not in ENRICH_PRESETS:
+        raise InvalidJoin(
+            f"operator={options.operator!r} joins no table; give one of {', '.join(ENRICH_PRESETS)}, or "
+            "leave it out"
+        )
+    _check_inputs(stream, tables)
+    _check_stream(stream)
     _check_widths(stream, tables)
     sides: list[Stream | Table] = [stream, *tables]
     key_types = tuple(
@@ -158,7 +156,7 @@ def plan_enrich(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> Enr
 
 
 def _plan_one(
-    stream: Stream, table: Table, options: JoinOptions, output: pa.Schema, below: EnrichPlan | None
+    stream: Stream, table: Table, options: EnrichOptions, output: pa.Schema, below: EnrichPlan | None
 ) -> EnrichPlan:
     key_types = tuple(output.types[: len(stream.key)])
     spec = EnrichSpec(
@@ -181,52 +179,39 @@ def _types(side: Columns) -> tuple[pa.DataType, ...]:
     return tuple(plain(side.type_of(name)) for name in side.payload)
 
 
-def _one_stream(inputs: Sequence[Any]) -> tuple[Stream, list[Table]]:
-    """The stream and the tables among the inputs."""
-    for one in inputs:
-        if not isinstance(one, Stream | Table):
-            given = repr(one) if isinstance(one, str) else f"a {type(one).__name__}"
-            raise InvalidJoin(
-                f"{given} is neither a stream nor a table; wrap it with sj.stream(…) or sj.table(…)"
-            )
-    streams = [one for one in inputs if isinstance(one, Stream)]
-    tables = [one for one in inputs if isinstance(one, Table)]
-    if not streams:
-        listed = ", ".join(table.name for table in tables)
-        raise InvalidJoin(f"{listed}: a table is joined with a stream; add one with sj.stream(…)")
+def _check_inputs(stream: Any, tables: Sequence[Any]) -> None:
+    """Whether the first is a stream, the others are tables, and each has its own name."""
+    if isinstance(stream, Table):
+        raise InvalidJoin(f"{stream.name} is a table; give the stream first: sj.enrich(stream, *tables)")
+    for given, wanted in ((stream, Stream), *((table, Table) for table in tables)):
+        if not isinstance(given, Stream | Table):
+            said = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+            what = wanted.__name__.lower()
+            raise InvalidJoin(f"{said} is no {what}; wrap it with sj.{what}(…)")
+    if not tables:
+        raise InvalidJoin(f"{stream.name} is enriched with nothing; add a table with sj.table(…)")
+    streams = [one.name for one in (stream, *tables) if isinstance(one, Stream)]
     if len(streams) > 1:
-        listed = " and ".join(stream.name for stream in streams)
         raise InvalidJoin(
-            f"{listed} are streams: join them first, and give the result's dataframe() as the one stream "
-            f"that is joined with {', '.join(table.name for table in tables)}"
+            f"{' and '.join(streams)} are streams: join them first with sj.join(…), and give the result's "
+            "dataframe() as the one stream that is enriched"
         )
-    names = [one.name for one in inputs]
+    names = [one.name for one in (stream, *tables)]
     if len(set(names)) != len(names):
         raise InvalidJoin(f"two inputs have the same name ({', '.join(names)}); give each its own name")
-    return streams[0], tables
 
 
-def _check_known(stream: Stream, options: Mapping[str, Any]) -> None:
-    """Refuse what says something to a join of streams only."""
-    operator = options["operator"]
-    if operator is not None and operator not in tuple(PRESETS):
-        raise InvalidJoin(
-            f"operator={operator!r} joins no table; give one of {', '.join(PRESETS)}, or leave it out"
-        )
-    for what, (silent, instead) in _OF_JOIN.items():
-        if _says_something(options.get(what), silent):
-            raise InvalidJoin(f"{what}= says nothing to a join with a table; {instead}")
+def _check_stream(stream: Stream) -> None:
+    """Refuse what a stream declares for other joins."""
     if stream.inner is not None:
         raise InvalidJoin(
-            f"stream {stream.name!r} is the join {stream.inner.join!r}; for a join with a table give its "
-            "results: sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
+            f"stream {stream.name!r} is the join {stream.inner.join!r}; to enrich it give its results: "
+            "sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
         )
     for what, (silent, instead) in _OF_STREAM.items():
         held = f"{what}_us" if what in ("window", "idle", "ttl") else what
         if _says_something(getattr(stream, held), silent):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: {what}= says nothing to a join with a table; {instead}"
-            )
+            raise InvalidJoin(f"stream {stream.name!r}: {what}= says nothing to sj.enrich; {instead}")
 
 
 def _says_something(given: Any, silent: Any) -> bool:

@@ -129,7 +129,7 @@ def _operator(number: int, folder: Path) -> Operator:
 
 @dataclass(frozen=True)
 class StoredEnrich:
-    """A join with master data in a checkpoint: what its buckets say of themselves."""
+    """An enrichment in a checkpoint: what its buckets say of themselves."""
 
     operator: Operator
     identity: dict[str, Any]

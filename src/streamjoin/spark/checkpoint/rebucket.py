@@ -120,7 +120,7 @@ class Rebucketing:
         staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredEnrich)]
         if self.join in staged or (staged and self.join is None):
             raise InvalidJoin(
-                f"join {', '.join(staged)} has master data, staged for its number of buckets, so that stays; "
+                f"join {', '.join(staged)} has a table, staged for its number of buckets, so that stays; "
                 + (f"recut the others with --join ({', '.join(names)}), or " if names else "")
                 + "begin with a new checkpoint"
             )
