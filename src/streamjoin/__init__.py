@@ -4,6 +4,7 @@ from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import Joined, join, session, stream
 from streamjoin.declare.stream import closing, clustered, control, marked, ordered
 from streamjoin.enrich.tables.postgresql import postgresql
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 from streamjoin.errors import (
     BadInput,
@@ -68,6 +69,7 @@ __all__ = [
     "SpillAbove",
     "StateFormatError",
     "StreamJoinError",
+    "TableSource",
     "Timestamp",
     "UnboundedState",
     "ValueOriented",

@@ -21,7 +21,8 @@ from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.enrich.segments import StagedForm, StagedVersion, VersionStore
 from streamjoin.enrich.staging import Staging, in_layout, stage
-from streamjoin.enrich.tables.files import MemoryTable, TableSource, table_source
+from streamjoin.enrich.tables.files import MemoryTable, table_source
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.join.wire import bucket_bounds
 
 PAIR = pa.struct({"a": pa.int64(), "b": pa.string()})
@@ -158,8 +159,6 @@ def test_files_that_change_while_they_are_read_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
 
     class Changing(TableSource):
-        changes = True
-
         def __init__(self) -> None:
             self.files = table_source(tmp_path)
 

@@ -35,8 +35,8 @@ from streamjoin.enrich.segments import (
     VersionStore,
     write_segments,
 )
-from streamjoin.enrich.tables.files import TableSource
 from streamjoin.enrich.tables.retries import Retries
+from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 from streamjoin.join.wire import bucket_bounds
 
@@ -65,13 +65,13 @@ def stage(
 ) -> StagedVersion:
     """Read the table once and stage it as a new version."""
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
-    source.check(wanted)
+    check_columns(source, wanted)
 
     def read(folder: Path, told: Told) -> tuple[Slices, int, int]:
         content, total, rows, kept = source.fingerprint(), source.rows(), 0, 0
         slices = Slices(form, folder, how.held_bytes)
         try:
-            for batch in source.batches(wanted):
+            for batch in read_batches(source, wanted):
                 part = in_layout(batch, form, how.hash, source.describe())
                 rows, kept = rows + batch.num_rows, kept + len(part)
                 slices.add(part)
@@ -79,7 +79,7 @@ def stage(
         except SourceLost:
             slices.clear()
             raise
-        check_same(source, content)
+        check_unchanged(source, content)
         return slices, rows, rows - kept
 
     bar = progress_bar(f"staging {store.table}") if how.progress is None else nullcontext(how.progress)
@@ -91,12 +91,6 @@ def stage(
             written += segment.rows
             told((rows + written) // 2, rows)
         return writer.finish(form, segments, null_keys)
-
-
-def check_same(source: TableSource, content: str | None) -> None:
-    """Refuse what was read while it changed."""
-    if source.changes and source.fingerprint() != content:
-        raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
 
 
 def in_layout(batch: pa.RecordBatch, form: StagedForm, hash_function: Hash, table: str) -> Batch:

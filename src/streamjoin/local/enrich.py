@@ -30,7 +30,7 @@ from streamjoin.enrich.segments import StagedVersion, VersionStore
 from streamjoin.enrich.snapshot import from_bytes, to_bytes
 from streamjoin.enrich.spec import END_OF_TIME
 from streamjoin.enrich.staging import Staging, stage
-from streamjoin.enrich.tables.files import TableSource, table_source
+from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, StateFormatError
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
@@ -214,8 +214,7 @@ def content_of(source: Any, version: StagedVersion | None = None) -> Content:
     if is_frame(source):
         return Content("a Spark DataFrame", version=version)
     table = table_source(source)
-    tells = type(table).fingerprint is not TableSource.fingerprint
-    return Content(table.describe(), table.rows(), version, tells)
+    return Content(table.describe(), table.rows(), version, table.fingerprint() is not None)
 
 
 def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:

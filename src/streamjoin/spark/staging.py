@@ -34,9 +34,10 @@ from streamjoin.columnar.batch import Batch
 from streamjoin.columnar.keys import canonical, cast_by_position
 from streamjoin.enrich.progress_bar import Told, is_shown, progress_bar
 from streamjoin.enrich.segments import SEGMENT_BYTES, Segment, StagedForm, StagedVersion, VersionStore
-from streamjoin.enrich.staging import Slices, check_same
-from streamjoin.enrich.tables.files import ParquetFiles, TableSource
+from streamjoin.enrich.staging import Slices
+from streamjoin.enrich.tables.files import ParquetFiles
 from streamjoin.enrich.tables.retries import Retries
+from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import InvalidJoin
 from streamjoin.spark.columns import normal, quoted
 
@@ -92,7 +93,7 @@ def stage_table(
 ) -> StagedVersion:
     """Stage a table that is no DataFrame as a new version."""
     columns = list(dict.fromkeys([*form.keys, *form.columns]))
-    source.check(columns)
+    check_columns(source, columns)
     with store.begin(label) as writer:
         content, loaded = source.fingerprint(), writer.folder / ".table"
         if isinstance(source, ParquetFiles) and not any(map(_has_nanoseconds, source.schema().types)):
@@ -102,7 +103,7 @@ def stage_table(
                 Retries().of(lambda: load(source, columns, loaded, told))
             frame = _parquet(spark, loaded, [loaded])
         segments, null_keys = _write(frame, form, writer.folder, how)
-        check_same(source, content)
+        check_unchanged(source, content)
         shutil.rmtree(loaded, ignore_errors=True)
         return writer.finish(form, segments, null_keys)
 
@@ -128,7 +129,7 @@ def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) 
     schema = pa.schema([source.schema().field(name) for name in names])
     number, writer = 0, None
     try:
-        for batch in source.batches(names):
+        for batch in read_batches(source, names):
             if writer is None:
                 path = folder / f"{number:05d}.parquet"
                 writer = pq.ParquetWriter(path, schema, **_SPARKS)

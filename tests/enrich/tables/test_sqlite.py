@@ -13,7 +13,7 @@ import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.enrich.segments import StagedForm, VersionStore
 from streamjoin.enrich.staging import Staging, stage
-from streamjoin.enrich.tables.files import TableSource
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from streamjoin.enrich.tables.files import TableSource
+from streamjoin.enrich.tables.source import TableSource, check_columns
 from streamjoin.enrich.tables.sql_names import one_of, quoted_part
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost, StreamJoinError
 
@@ -37,6 +37,8 @@ def postgresql(uri: str, *, table: str | None = None, query: str | None = None) 
 class PostgreSQL(TableSource):
     """Rows of a database; `rows_of` is what stands after FROM."""
 
+    snapshot: ClassVar[bool] = True
+
     uri: str = field(repr=False)
     rows_of: str
 
@@ -50,7 +52,7 @@ class PostgreSQL(TableSource):
         return pa.schema([pa.field(each.name, _type(each)) for each in found])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         schema = pa.schema([self._schema.field(name) for name in columns])
         chosen = ", ".join(map(self._selected, schema)) or "1 AS none"
         with self._told(), self._connected() as cursor:
