@@ -26,7 +26,7 @@ import pyarrow as pa
 from streamjoin.columnar.batch import Batch, Ints, concat
 from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.columnar.types import plain
-from streamjoin.enrich.progress_bar import Told, progress_bar
+from streamjoin.enrich.progress_bar import OnProgress, progress_bar
 from streamjoin.enrich.segments import (
     SEGMENT_BYTES,
     Segment,
@@ -53,7 +53,7 @@ class Staging:
     hash: Hash = hash_keys
     segment_bytes: int = SEGMENT_BYTES
     held_bytes: int = HELD_BYTES
-    progress: Told | None = None  # told rows done and rows in all; None: a bar, on a terminal
+    progress: OnProgress | None = None  # told rows done and rows in all; None: a bar, on a terminal
     retries: Retries = field(default_factory=Retries)
 
 
@@ -67,7 +67,7 @@ def stage(
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
     check_columns(source, wanted)
 
-    def read(folder: Path, told: Told) -> tuple[Slices, int, int]:
+    def read(folder: Path, told: OnProgress) -> tuple[Slices, int, int]:
         content, total, rows, kept = source.fingerprint(), source.rows(), 0, 0
         slices = Slices(form, folder, how.held_bytes)
         try:

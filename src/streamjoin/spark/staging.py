@@ -32,7 +32,7 @@ from pyspark.sql import types as T
 
 from streamjoin.columnar.batch import Batch
 from streamjoin.columnar.keys import canonical, cast_by_position
-from streamjoin.enrich.progress_bar import Told, is_shown, progress_bar
+from streamjoin.enrich.progress_bar import OnProgress, is_shown, progress_bar
 from streamjoin.enrich.segments import SEGMENT_BYTES, Segment, StagedForm, StagedVersion, VersionStore
 from streamjoin.enrich.staging import Slices
 from streamjoin.enrich.tables.files import ParquetFiles
@@ -99,8 +99,8 @@ def stage_table(
         if isinstance(source, ParquetFiles) and not any(map(_has_nanoseconds, source.schema().types)):
             frame = _parquet(spark, source.path, source.files)
         else:
-            with progress_bar(f"reading {store.table}") as told:
-                Retries().of(lambda: load(source, columns, loaded, told))
+            with progress_bar(f"reading {store.table}") as progress:
+                Retries().of(lambda: load(source, columns, loaded, progress))
             frame = _parquet(spark, loaded, [loaded])
         segments, null_keys = _write(frame, form, writer.folder, how)
         check_unchanged(source, content)
@@ -121,7 +121,7 @@ def _has_nanoseconds(dtype: pa.DataType) -> bool:
     return (pa.types.is_timestamp(dtype) and dtype.unit == "ns") or any(map(_has_nanoseconds, fields))
 
 
-def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) -> None:
+def load(source: TableSource, columns: Sequence[str], folder: Path, progress: OnProgress) -> None:
     """All rows of a table as Parquet files that Spark can read at once; one reading, so one snapshot."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -135,7 +135,7 @@ def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) 
                 writer = pq.ParquetWriter(path, schema, **_SPARKS)
             writer.write_batch(batch)
             read += batch.num_rows
-            told(read, total)
+            progress(read, total)
             if read >= (number + 1) * _FILE_ROWS:
                 writer.close()
                 number, writer = number + 1, None
@@ -237,16 +237,16 @@ def _watched(spark: SparkSession, title: str) -> Iterator[None]:
     before = context.getLocalProperty("spark.jobGroup.id")
     over = threading.Event()
 
-    def watch(told: Told) -> None:
+    def watch(progress: OnProgress) -> None:
         tracker = context.statusTracker()
         while not over.wait(0.2):
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
             known = [stage for stage in stages if stage]
-            told(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None)
+            progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None)
 
-    with progress_bar(title) as told:
-        watcher = threading.Thread(target=watch, args=(told,), daemon=True)
+    with progress_bar(title) as progress:
+        watcher = threading.Thread(target=watch, args=(progress,), daemon=True)
         context.setLocalProperty("spark.jobGroup.id", group)
         watcher.start()
         try:
