@@ -22,7 +22,7 @@ from streamjoin.columnar.keys import hash_keys
 from streamjoin.enrich.operator import StagedRows
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.segments import StagedBucket, StagedForm, VersionStore
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.files import MemoryTable
 from streamjoin.errors import InvariantBroken
 from streamjoin.state.codec import decode_run, encode_run
@@ -148,6 +148,6 @@ def staged(folder: Path, streams: Streams, segments: int) -> StagedBucket:
     table = streams.table_rows(0, streams.rows)
     size = table_batch(table).nbytes // segments + 1
     version = stage(
-        MemoryTable(table), _FORM, VersionStore(folder, "table"), "1", Staging(segment_bytes=size)
+        MemoryTable(table), _FORM, VersionStore(folder, "table"), "1", StagingOptions(segment_bytes=size)
     )
     return version.bucket(0)

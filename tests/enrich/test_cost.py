@@ -10,7 +10,7 @@ import pytest
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.demo.generators.zipf import Zipf
-from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, Turns, _cached, calibrate
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, LoopTurns, _cached, calibrate
 from streamjoin.enrich.operator import EnrichSpec
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.errors import InvalidJoin
@@ -92,7 +92,7 @@ def test_planted_costs_are_found_again():
     rng = np.random.default_rng(4)
     seen = []
     for _ in range(20):
-        some = Turns(0.0, *(rng.random(6) * [100, 20_000, 3e6, 5_000, 5_000, 1e5]).tolist())
+        some = LoopTurns(0.0, *(rng.random(6) * [100, 20_000, 3e6, 5_000, 5_000, 1e5]).tolist())
         seen.append(replace(some, seconds=COSTS.seconds(some) * rng.uniform(0.99, 1.01)))
     found = LoopCosts.fit(seen, COSTS.read_byte)
     for one in seen:
@@ -102,8 +102,8 @@ def test_planted_costs_are_found_again():
 
 def test_no_cost_is_below_zero():
     """Less time for more waiting tuples: noise. The turn explains it."""
-    seen = [Turns(2e-3, 10, 100, 0, 0, waited) for waited in (100, 200)]
-    seen.append(Turns(1.9e-3, 10, 100, 0, 0, 300))
+    seen = [LoopTurns(2e-3, 10, 100, 0, 0, waited) for waited in (100, 200)]
+    seen.append(LoopTurns(1.9e-3, 10, 100, 0, 0, 300))
     found = LoopCosts.fit(seen, 0.0)
     assert min(found.turn, found.chunk, found.row, found.waited) >= 0
     assert found.seconds(seen[0]) == pytest.approx(2e-3, rel=0.05)

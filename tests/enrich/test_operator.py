@@ -351,7 +351,7 @@ def a_value_enters_with_a_part_of_its_rows() -> Any:
 
 
 def a_value_enters_twice() -> Any:
-    return patch.object(TableCache, "_holds", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
+    return patch.object(TableCache, "_contains", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
 
 
 def the_cache_outlives_its_version() -> Any:

@@ -20,7 +20,7 @@ import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.enrich.segments import StagedForm, StagedVersion, VersionStore
-from streamjoin.enrich.staging import Staging, in_layout, stage
+from streamjoin.enrich.staging import StagingOptions, in_layout, stage
 from streamjoin.enrich.tables.files import MemoryTable, table_source
 from streamjoin.enrich.tables.source import TableSource
 from streamjoin.join.wire import bucket_bounds
@@ -83,7 +83,7 @@ def test_staged_segments_are_the_rows_with_a_key_and_find_equals_a_filter(
     table, form = table_of(kind, numbers)
     form = replace(form, buckets=buckets)
     source = MemoryTable(pa.concat_tables([table.slice(0, 9), table.slice(9)]))
-    how = Staging(segment_bytes=sizes[0], held_bytes=sizes[1])
+    how = StagingOptions(segment_bytes=sizes[0], buffer_bytes=sizes[1])
     version = stage(source, form, VersionStore(tmp_path / "t", "t"), "v", how)
     there = [i for i, n in enumerate(numbers) if n is not None]
     expected = (
@@ -130,7 +130,7 @@ def test_a_table_larger_than_memory_is_staged_in_bounded_memory(tmp_path: Path) 
         told.append((done, total))
         most = max(most, pa.total_allocated_bytes() - before)
 
-    how = Staging(segment_bytes=1 << 20, held_bytes=4 << 20, progress=progress)
+    how = StagingOptions(segment_bytes=1 << 20, buffer_bytes=4 << 20, progress=progress)
     version = stage(table_source(tmp_path), form, VersionStore(tmp_path / "out", "t"), "v", how)
     assert (version.rows, told[-1]) == (600_000, (600_000, 600_000))
     assert told == sorted(told)

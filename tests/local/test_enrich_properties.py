@@ -24,7 +24,7 @@ from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.table import Table
 from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.join.intake import Intake
-from streamjoin.local.enrich import EnrichRun, _Step
+from streamjoin.local.enrich import EnrichRun, _EnrichStep
 from streamjoin.state.sorted_runs import SortedRuns
 from tests.tables import one_hash
 
@@ -255,7 +255,7 @@ def event_time_moves_only_at_the_end() -> Any:
 
 def a_version_is_removed_while_rows_wait_for_it() -> Any:
     newest = property(lambda self: (self.join.newest.table.version,))
-    return patch.object(_Step, "in_use", newest)
+    return patch.object(_EnrichStep, "in_use", newest)
 
 
 def the_waiting_room_is_not_tried_again() -> Any:

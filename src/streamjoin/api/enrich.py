@@ -60,7 +60,7 @@ def table(
     ('city',)
     """
     said = f"table {name!r}"
-    schema, held = _schema_and_source(source, name)
+    schema, checked = _schema_and_source(source, name)
     return Table(
         name,
         schema,
@@ -71,7 +71,7 @@ def table(
         version,
         None if wait is None else duration_us(wait, what=f"{said}: wait"),
         how,
-        held,
+        checked,
     )
 
 

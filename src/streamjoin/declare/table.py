@@ -1,4 +1,4 @@
-"""What a user declares of the table: the big table with which a stream is enriched.
+"""Declaration of a table: the big, slowly changing relation that enriches a stream.
 
 A `Table` is a frozen value, checked when it is made. It says where the rows come from, how much memory
 the join may take, and what is done with a stream row that finds none. Nothing here touches data.
@@ -24,7 +24,7 @@ VERSION = "_version"  # among `columns`: the version by which a row was joined
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a semi-stream join; `version` labels its present content, None: the source tells."""
+    """A declared table; `version` labels its present content, None: the source's fingerprint does."""
 
     name: str
     schema: pa.Schema
@@ -84,7 +84,7 @@ class Table:
                     f"{self._said}: {what} column {column!r} does not exist; "
                     f"its columns are {', '.join(names) or 'none'}"
                 )
-        if self.tells_version and VERSION in names:
+        if self.emits_version and VERSION in names:
             raise InvalidJoin(
                 f"{self._said} has a column {VERSION!r} of its own, so columns= cannot ask for the version; "
                 "rename that column"
@@ -95,13 +95,13 @@ class Table:
         return self.schema.field(column).type
 
     @property
-    def tells_version(self) -> bool:
-        """Whether results say by which version they were joined."""
+    def emits_version(self) -> bool:
+        """Whether results have a column with the version by which they were joined."""
         return self.columns is not None and VERSION in self.columns
 
     @property
     def payload(self) -> tuple[str, ...]:
         """The columns of a result that it brings beside the key, in declared order."""
         chosen = self.schema.names if self.columns is None else self.columns
-        left_out = {*self.key, VERSION} if self.tells_version else {*self.key}
+        left_out = {*self.key, VERSION} if self.emits_version else {*self.key}
         return tuple(name for name in chosen if name not in left_out)

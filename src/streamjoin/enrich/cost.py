@@ -56,7 +56,7 @@ _EVICTION_CYCLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class LoopTurns:
     """Some turns of the loop as they were seen; numbers are of one turn on average."""
 
     seconds: float
@@ -83,13 +83,13 @@ class LoopCosts:
     hit: float  # c_S + c_H + c_O
     waited: float  # c_E + c_S + c_A + c_O
 
-    def seconds(self, turns: Turns) -> float:
+    def seconds(self, turns: LoopTurns) -> float:
         """c_loop."""
         each = np.array([self.turn, self.chunk, self.search, self.row, self.hit, self.waited])
         return float(self.read_byte * turns.read_bytes + each @ turns.features())
 
     @classmethod
-    def fit(cls, seen: Sequence[Turns], read_byte: float) -> LoopCosts:
+    def fit(cls, seen: Sequence[LoopTurns], read_byte: float) -> LoopCosts:
         """The costs that explain what was seen, with reading as it was timed alone."""
         seconds = np.array([max(one.seconds - read_byte * one.read_bytes, 0.0) for one in seen])
         weight = 1 / np.array([one.seconds for one in seen])
@@ -195,13 +195,13 @@ class EnrichLoad:
             )
         return _largest(lambda w: self.memory(w) <= memory)
 
-    def turns(self, w: float, hit_rate: float | None = None) -> Turns:
+    def turns(self, w: float, hit_rate: float | None = None) -> LoopTurns:
         """A turn that takes w tuples; the share of hits as it was measured, or as the skew says."""
         hits = self.cached(w)[0] if hit_rate is None else hit_rate
         b, waited = self.rows / self.segments, (1 - hits) * w
         keys = min(self.distinct(w), waited)
         searched = 0.0 if self.ordered else self.segments * min(keys, b)
-        return Turns(0.0, self.segments, b, self.segment_bytes, hits * w, waited, searched)
+        return LoopTurns(0.0, self.segments, b, self.segment_bytes, hits * w, waited, searched)
 
 
 def _cached(tuples: Floats, paying: float) -> Floats:
@@ -220,7 +220,7 @@ def _cached(tuples: Floats, paying: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class ServiceForecast:
     """What a join can do: tuples a second with so many bytes, and what that is made of."""
 
     rate: float
@@ -243,18 +243,18 @@ class EnrichCostModel:
         """c_loop for w tuples."""
         return self.costs.seconds(self.load.turns(w, hit_rate))
 
-    def at(self, w: float) -> Forecast:
+    def at(self, w: float) -> ServiceForecast:
         """All about a loop that takes w tuples a turn."""
         loop = self.loop_seconds(w)
         cycle = loop * self.load.segments
         hits = self.load.cached(w)[0]
-        return Forecast(w / loop, self.load.memory(w), w, hits, loop, self.load.waits * cycle, cycle)
+        return ServiceForecast(w / loop, self.load.memory(w), w, hits, loop, self.load.waits * cycle, cycle)
 
-    def rate_for(self, memory: float) -> Forecast:
+    def rate_for(self, memory: float) -> ServiceForecast:
         """The most tuples a second with so many bytes."""
         return self.at(self.load.fitting(memory))
 
-    def memory_for(self, rate: float) -> Forecast:
+    def memory_for(self, rate: float) -> ServiceForecast:
         """The least bytes for so many tuples a second."""
         highest = self.at(_LARGEST_W).rate
         if rate > highest:
@@ -279,7 +279,7 @@ def _largest(holds: Callable[[float], bool]) -> float:
 
 def watch(
     join: EnrichJoin, draw: Callable[[int], Batch], w: int, turns: int, clock: Clock = perf_counter
-) -> Turns:
+) -> LoopTurns:
     """Some turns of a loop that reads a segment a batch, timed; new tuples are drawn outside of the time."""
     parts = [draw(w) for _ in range(turns)]
     before = replace(join.counts)
@@ -298,7 +298,7 @@ def watch(
     waited = w - hits
     b = table.rows / seen.segments
     searched = 0.0 if seen.ordered else seen.segments * min(keys, waited, b)
-    return Turns(seconds / turns, seen.segments, b, read, hits, waited, searched)
+    return LoopTurns(seconds / turns, seen.segments, b, read, hits, waited, searched)
 
 
 def read_byte_seconds(table: StagedRows, clock: Clock = perf_counter) -> float:

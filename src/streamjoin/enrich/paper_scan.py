@@ -1,7 +1,7 @@
-"""Reading as in the SSBJ paper: any segment may hold rows of any value, so a tuple meets all segments.
+"""The scan of the SSBJ paper (and of MESHJOIN): rows of a value may be in any segment, so a tuple meets all.
 
-Moving a value into the cache takes three cycles (Algorithm 1, lines 3 to 13 and 28 to 36), decided where the
-printed pseudocode is not right:
+Moving a value into the cache takes three cycles (Algorithm 1, lines 3 to 13 and 28 to 36; where the printed
+pseudocode is not right, this is what it must mean):
 
 - *counting*: of the values that wait at its beginning, how many table rows each has; at its end it is
   decided once which of them move;
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Mask, concat
 from streamjoin.columnar.match import expand
-from streamjoin.enrich.scan import Chunk, Scan
+from streamjoin.enrich.scan import Scan, WaitingChunk
 from streamjoin.state.run import Run, match
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _NEXT = {COUNTING: SWITCHING, SWITCHING: PHASING_OUT, PHASING_OUT: COUNTING}
 
 @dataclass
 class PaperScan(Scan):
-    """Segments in any order; the state of moving values into the cache."""
+    """Segments in any order; the state machine that moves values into the cache."""
 
     state: str = COUNTING
     candidates: Run | None = None  # their keys
@@ -44,7 +44,7 @@ class PaperScan(Scan):
 
     @property
     def busy(self) -> bool:
-        """Whether reading is of use."""
+        """Whether some tuple or some moving value needs the next segment."""
         return bool(self.chunks) or (self.state == SWITCHING and self.candidates is not None)
 
     @property
@@ -125,7 +125,7 @@ class PaperScan(Scan):
             waiting[hit.start] += chunk.rows.groups.count[hit.probe]
         return waiting
 
-    def _remember_absent(self, join: EnrichJoin, chunk: Chunk, alone: Ints) -> None:
+    def _remember_absent(self, join: EnrichJoin, chunk: WaitingChunk, alone: Ints) -> None:
         if not join.spec.caches or self is not join.newest or len(alone) == 0:
             return
         tuples = chunk.rows.take(alone)
@@ -138,5 +138,5 @@ class PaperScan(Scan):
 _NONE: Ints = np.empty(0, np.int64)
 
 
-def _matched(chunk: Chunk) -> Mask:
+def _matched(chunk: WaitingChunk) -> Mask:
     return np.zeros(len(chunk.rows), np.bool_) if chunk.run.matched is None else chunk.run.matched

@@ -1,4 +1,4 @@
-"""What reading staged segments costs on this folder, measured once when a version is staged.
+"""Read costs of staged segments in their folder, measured once when a version is staged.
 
 Some segments are read whole, and few and many of their keys are looked up. A version of at most half of this
 machine's memory will be in the page cache and is measured there. Of a larger one the pages are dropped from
@@ -60,7 +60,7 @@ def measure(version: StagedVersion) -> ReadCosts:
     finds: dict[int, list[float]] = {_FEW: [], _MANY: []}
     until = time.perf_counter() + _LIMIT_S
     for table, segment in _spread(version):
-        keys = table.read(segment).distinct_keys()  # the first reading checks the segment, later ones do not
+        keys = table.read(segment).distinct_keys()  # the first read verifies the segment, later ones do not
         if not stays_cached:
             _drop_pages(table, segment)
         began = time.perf_counter()

@@ -1,15 +1,15 @@
-"""A version of the table being read in cycles, and the stream tuples that wait for it.
+"""A scan: one version of a table read in cycles over its segments, and the stream tuples that wait for it.
 
-The two ways to read differ in what a tuple waits for:
+The two kinds of scan differ in what a tuple waits for:
 
-- *in order* (this file): segments are ranges of hashes, so a tuple needs one segment. It leaves when that
+- *ordered* (this file): segments are ranges of hashes, so a tuple needs one segment. It leaves when that
   segment is read, after half a cycle on average; then it is also known how many tuples of its value came in
   one cycle (n) and how many table rows it has (m), so the cache inequality is decided at once, with all rows
   at hand. As tuples wait half a cycle, the inequality counts n / 2 of them. Worked number: 20 tuples a cycle
   of 32 bytes, one row of 120: 320 > 144, cached.
 - *as in the paper* (`paper_scan`): any segment may hold a row of any value; a tuple meets all.
 
-A segment is read whole, or only the rows of the keys that wait for it are found, whichever costs less.
+Cost: a segment is read whole, or only the rows of the keys that wait for it are found, whichever costs less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Chunk:
+class WaitingChunk:
     """Tuples that came together, sorted, and how many segments are ahead of them."""
 
     run: Run
@@ -53,18 +53,18 @@ class Chunk:
 
 @dataclass
 class Scan(ABC):
-    """Where the cycle stands, and who waits."""
+    """The position in the cycle, and the tuples that wait."""
 
     table: StagedRows
-    began_us: int | None = None  # how far event time had got when this version came
+    began_us: int | None = None  # the watermark when this version came
     position: int = 0
     cycle: int = 0
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[WaitingChunk] = field(default_factory=list)
     waiting: int = 0  # tuples that are not answered yet
 
     def add(self, run: Run) -> None:
-        """Sorted tuples wait from now on."""
-        self.chunks.append(Chunk(run, self.segments))
+        """Let sorted tuples wait."""
+        self.chunks.append(WaitingChunk(run, self.segments))
         self.waiting += len(run)
 
     @property
@@ -73,11 +73,11 @@ class Scan(ABC):
 
     @abstractmethod
     def visit(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
-        """The segment at the position meets who waits for it, and the position moves on."""
+        """Join the segment at the position with the tuples that wait for it, and move on."""
 
     @abstractmethod
     def end_of_cycle(self, join: EnrichJoin) -> None:
-        """Every segment was passed once more."""
+        """Called after the last segment of a cycle."""
 
     def _move_on(self, join: EnrichJoin) -> None:
         self.position += 1
@@ -94,16 +94,16 @@ class OrderedScan(Scan):
     def visit(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         parts = [self._part(chunk, self.position) for chunk in self.chunks]
         tuples = concat(join.spec.stream, parts)
-        self.waiting -= len(tuples)  # their place is free for values that move into the cache
+        self.waiting -= len(tuples)  # their memory is free for values that enter the cache
         if len(tuples):
             yield from self._meet(join, self.position, tuples.sorted(in_stretches=True))
         for chunk in self.chunks:
             chunk.segments_left -= 1
         self._move_on(join)
-        self._let_go_of_answered(join)
+        self._drop_answered(join)
 
     def answer_all(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
-        """All that wait are answered now, segment by segment; the position stays."""
+        """Answer all waiting tuples now, segment by segment; the position stays."""
         parts = [
             chunk.rows.slice(start, stop - start)
             for chunk in self.chunks
@@ -118,7 +118,7 @@ class OrderedScan(Scan):
             )
 
     def distinct_waiting(self) -> int:
-        """At most so many keys wait."""
+        """An upper bound of the distinct keys that wait."""
         return sum(chunk.keys for chunk in self.chunks)
 
     def _cuts(self, rows: Batch) -> Ints:
@@ -127,37 +127,37 @@ class OrderedScan(Scan):
         inner = np.searchsorted(rows.hash, starts[1:]) if starts is not None else np.empty(0, np.int64)
         return np.concatenate(([0], inner, [len(rows)])).astype(np.int64)
 
-    def _cuts_of(self, chunk: Chunk) -> Ints:
+    def _cuts_of(self, chunk: WaitingChunk) -> Ints:
         if chunk.cuts is None:
             chunk.cuts = self._cuts(chunk.rows)
         return chunk.cuts
 
-    def _ahead(self, chunk: Chunk) -> list[tuple[int, int]]:
-        """The stretches of a chunk whose segments are still ahead."""
+    def _ahead(self, chunk: WaitingChunk) -> list[tuple[int, int]]:
+        """The ranges of a chunk whose segments are still ahead."""
         cuts, last = self._cuts_of(chunk), self.position + chunk.segments_left
         if last <= self.segments:
             return [(int(cuts[self.position]), int(cuts[last]))]
         return [(0, int(cuts[last - self.segments])), (int(cuts[self.position]), int(cuts[-1]))]
 
-    def _part(self, chunk: Chunk, segment: int) -> Batch:
+    def _part(self, chunk: WaitingChunk, segment: int) -> Batch:
         cuts = self._cuts_of(chunk)
         return chunk.rows.slice(int(cuts[segment]), int(cuts[segment + 1] - cuts[segment]))
 
-    def _let_go_of_answered(self, join: EnrichJoin) -> None:
-        """Chunks that have met all their segments go; of one of which a third is answered the rest stays."""
+    def _drop_answered(self, join: EnrichJoin) -> None:
+        """Drop chunks that have met all their segments; copy the rest of one that is a third answered."""
         kept = []
         for chunk in self.chunks:
             ahead = self._ahead(chunk) if chunk.segments_left else []
             rows = sum(stop - start for start, stop in ahead)
             if rows and 3 * rows < 2 * len(chunk.rows):
                 rest = np.concatenate([np.arange(start, stop) for start, stop in ahead])
-                kept.append(Chunk(join.new_run("waiting", chunk.rows.take(rest)), chunk.segments_left))
+                kept.append(WaitingChunk(join.new_run("waiting", chunk.rows.take(rest)), chunk.segments_left))
             elif rows:
                 kept.append(chunk)
         self.chunks = kept
 
     def _meet(self, join: EnrichJoin, segment: int, tuples: Batch) -> Iterator[pa.RecordBatch]:
-        """Sorted tuples with the segment that has all rows of theirs, if there are any."""
+        """Join sorted tuples with the one segment that may have rows of theirs; admit values to the cache."""
         whole = join.is_cheaper_whole(len(tuples.groups), self.table.segment_bytes[segment], self.table)
         if whole:
             rows = self.table.read(segment)

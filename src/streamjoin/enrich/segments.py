@@ -1,16 +1,16 @@
-"""Staged tables: versions of a table on disk, each in segments sorted by the hash of the key.
+"""Staged tables: immutable versions of a table on disk, each in segments sorted by the hash of the key.
 
     <folder of the table>/0001-<label>/00000-000.segment …   rows, same bytes as a run of a join's state
-                                       manifest.json       what the segments hold; written last, by rename
+                                       manifest.json         what the segments hold; written last, by rename
 
-A version is there when its manifest is, and never changes after. Rows ascend by hash over the segments of a
+A version exists when its manifest does, and never changes after. Rows ascend by hash over the segments of a
 bucket, and all rows of a hash are in one segment; so a key can only be in one segment, known from the
 segments' smallest hashes. Worked number: 40 million rows of 136 bytes are 1,300 segments of 4 MB, and their
 manifest is read in 5 ms.
 
-`read` takes a segment into memory of its own. `find` maps it and touches only the pages it needs, which it
-gives back at once: searching 100 keys in a segment of 30,000 rows takes about 0.4 ms and no memory to speak
-of.
+Cost: `read` takes a segment into memory of its own. `find` maps it and touches only the pages it needs, which
+it gives back at once: searching 100 keys in a segment of 30,000 rows takes about 0.4 ms and hardly any
+memory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class StagedForm:
-    """How rows are staged: a version is of use only for a join that wants this very form."""
+    """How rows are staged: columns, types, hash and buckets. A join uses only versions of its own form."""
 
     keys: tuple[str, ...]  # the table's columns
     columns: tuple[str, ...]
@@ -84,11 +84,11 @@ class StagedForm:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> StagedForm:
-        types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"]))).types[1:]
-        keys = tuple(told["keys"])
+    def from_json(cls, saved: dict[str, Any]) -> StagedForm:
+        types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"]))).types[1:]
+        keys = tuple(saved["keys"])
         layout = Layout(tuple(types[: len(keys)]), payload_types=tuple(types[len(keys) :]))
-        return cls(keys, tuple(told["columns"]), layout, told["hash"], told["buckets"])
+        return cls(keys, tuple(saved["columns"]), layout, saved["hash"], saved["buckets"])
 
 
 def write_segments(
@@ -116,7 +116,7 @@ def write_segments(
 
 
 def _write_whole(path: Path, value: bytes) -> None:
-    """A file that is on disk when it has its name; several may write the same one at once."""
+    """Write a file atomically: to another name, then by rename; several may write the same one at once."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with unfinished.open("wb") as file:
         file.write(value)
@@ -164,7 +164,7 @@ class StagedBucket:
 
     def read(self, segment: int) -> Batch:
         """All rows of a segment, sorted, in memory of their own; checked when read for the first time."""
-        with self._told(segment):
+        with self._naming_failures(segment):
             value = self.path(segment).read_bytes()
             batch = decode_run(value, self.owner.form.layout, check=segment not in self._checked)
         self._checked.add(segment)
@@ -172,7 +172,7 @@ class StagedBucket:
 
     def find(self, segment: int, keys: Batch) -> Batch:
         """The rows of sorted distinct keys, sorted; only their pages are touched."""
-        with self._told(segment):
+        with self._naming_failures(segment):
             mapped, data = self._mapped(segment)
             rows = Batch(self.owner.form.layout, data)
             found = rows.take(expand(*self._stretches(segment, rows, keys))[1])
@@ -202,8 +202,8 @@ class StagedBucket:
         return self._maps[segment]
 
     @contextmanager
-    def _told(self, segment: int) -> Iterator[None]:
-        """Failures of a segment's file, with whose it is and what to do."""
+    def _naming_failures(self, segment: int) -> Iterator[None]:
+        """Failures of a segment's file as errors that name its table and what to do."""
         try:
             yield
         except (OSError, ValueError, StateFormatError) as error:  # ValueError: an empty file, Arrow's errors
@@ -252,16 +252,16 @@ class StagedVersion:
         folder = Path(folder)
         path = folder / _MANIFEST
         try:
-            told = _of_this_format(json.loads(path.read_bytes()))
-            segments = tuple(Segment(*segment) for segment in told["segments"])
-            form, costs = StagedForm.from_json(told), ReadCosts(**told["costs"])
-            return cls(told["table"], told["label"], folder, form, told["null_keys"], segments, costs)
+            saved = _of_this_format(json.loads(path.read_bytes()))
+            segments = tuple(Segment(*segment) for segment in saved["segments"])
+            form, costs = StagedForm.from_json(saved), ReadCosts(**saved["costs"])
+            return cls(saved["table"], saved["label"], folder, form, saved["null_keys"], segments, costs)
         except (OSError, ValueError, KeyError, TypeError, StateFormatError) as error:
             raise unreadable(table or folder.parent.name, folder.name, path, error) from error
 
     def save(self) -> None:
-        """Write the manifest: from now on this version is there."""
-        told = {
+        """Write the manifest: from now on this version exists."""
+        saved = {
             "format": _FORMAT,
             "table": self.table,
             "label": self.label,
@@ -272,7 +272,7 @@ class StagedVersion:
             "segment": list(Segment.__slots__),
             "segments": [[getattr(segment, name) for name in Segment.__slots__] for segment in self.segments],
         }
-        _write_whole(self.folder / _MANIFEST, json.dumps(told).encode())
+        _write_whole(self.folder / _MANIFEST, json.dumps(saved).encode())
 
     def unreadable(self, path: Path, error: Exception) -> StateFormatError:
         return unreadable(self.table, self.id, path, error)
@@ -285,7 +285,7 @@ def _of_this_format(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def unreadable(table: str, version: str, path: Path, error: Exception) -> StateFormatError:
-    """What is said when a file of a version is missing or damaged."""
+    """The error for a file of a version that is missing or damaged."""
     fault = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
     return StateFormatError(
         f"table {table!r}, version {version}: {path} {fault}; "
@@ -358,7 +358,7 @@ class VersionStore:
 
 @dataclass(frozen=True)
 class Writer:
-    """A version being staged: segments go into its folder, then it is finished or forgotten."""
+    """A version being staged: segments go into its folder, then it is finished or removed."""
 
     table: str
     label: str

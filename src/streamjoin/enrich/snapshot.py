@@ -1,8 +1,8 @@
-"""A semi-stream join's state as a manifest and runs, and back.
+"""Snapshot of a semi-stream join: its state as a manifest and runs, and back.
 
-Runs are the cache, the tuples that wait (one run a chunk), the waiting room, and in the paper's form the
-values on their way into the cache. The manifest says where the cycle stands. A table is not part of the
-state: it is named by its version, and is asked for when the join is restored.
+Runs are the cache, the waiting tuples (one run a chunk), the waiting room, and in a scan as in the paper the
+values on their way into the cache. The manifest has the position of each scan. The table is not part of the
+state: it is named by its version, and is opened when the join is restored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from streamjoin.columnar.batch import Layout
 from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.paper_scan import PaperScan
-from streamjoin.enrich.scan import Chunk, OrderedScan, Scan
+from streamjoin.enrich.scan import OrderedScan, Scan, WaitingChunk
 from streamjoin.enrich.spec import EnrichCounters, EnrichSpec, StagedRows
 from streamjoin.join.persistence.snapshot import as_value, entry_of, run_of
 from streamjoin.state.codec import SNAPSHOT, decode
@@ -82,7 +82,7 @@ def _scan_to_json(scan: Scan) -> dict[str, Any]:
 def restore(
     spec: EnrichSpec, manifest: Manifest, run_store: RunStore, table_of: Callable[[str], StagedRows]
 ) -> EnrichJoin:
-    """The join as it was when the manifest was made; the keeper has its runs, `table_of` its versions."""
+    """The join as it was when the manifest was made; `run_store` has its runs, `table_of` its versions."""
     manifest.check_identity(spec.identity())
     facts = manifest.facts
     tables = [table_of(saved["version"]) for saved in facts["scans"]]
@@ -117,7 +117,7 @@ def _scan(
     spec: EnrichSpec,
 ) -> Scan:
     [waiting] = runs(f"chunks {number}", spec.stream)
-    chunks = [Chunk(run, left) for run, left in zip(waiting, saved["left"], strict=True)]
+    chunks = [WaitingChunk(run, left) for run, left in zip(waiting, saved["left"], strict=True)]
     known = table, saved["began"], saved["position"], saved["cycle"], chunks, saved["waiting"]
     if "state" not in saved:
         return OrderedScan(*known)

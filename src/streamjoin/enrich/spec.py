@@ -1,4 +1,4 @@
-"""What a semi-stream join is made from, counts, and how its memory is divided."""
+"""The specification of a semi-stream join, its counters, and the division of its memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamjoin.enrich.read_costs import ReadCosts
 
 KIND = "semi-stream join"
 Access = Literal["auto", "scan", "lookup", "paper"]
-END_OF_TIME = (1 << 63) - 1  # advance so far when nothing more comes: the waiting room is left
+END_OF_TIME = (1 << 63) - 1  # the watermark at the end of the stream: the waiting room empties
 
 
 class StagedRows(Protocol):
@@ -55,25 +55,25 @@ class EnrichSpec:
     preserves: bool = False  # a left join: tuples without a table row leave padded
     caches: bool = True  # False: MESHJOIN
     access: Access = "auto"
-    fills: bool = True  # memory that is not needed for what waits is filled with values that do not pay
+    fills: bool = True  # spare memory caches values that do not pay, too
     cycle_batches: int = 1
-    wait_us: int | None = None  # so long a tuple without a table row waits for one that comes late
+    wait_us: int | None = None  # how long a tuple without a table row stays in the waiting room
     lateness_us: int = 0
-    tells_version: bool = False  # the last output column is the version
+    emits_version: bool = False  # the last output column is the version
     switching_factor: float = 1.0
     pointer_bytes: int = 8  # of the paper's queue, for each tuple that waits
-    fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
+    fudge: float = 1.2  # bytes of a sorted or hashed table, in multiples of its rows
     frame_rows: int = 1 << 16
     name: str = "join"
     buckets: int = 1
     hash: str = "local"
 
     def waiting_bytes(self, tuple_bytes: float) -> float:
-        """What a tuple of so many bytes takes while it waits."""
+        """Bytes that a tuple of so many bytes takes while it waits."""
         return self.fudge * tuple_bytes + (self.pointer_bytes if self.access == "paper" else 0)
 
     def identity(self) -> dict[str, Any]:
-        """What a restart may not change."""
+        """What must be the same after a restart."""
         return {
             "kind": KIND,
             "name": self.name,
@@ -87,8 +87,8 @@ class EnrichSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """How the memory is divided, in bytes."""
+class MemoryDivision:
+    """The memory in use, in bytes: the segment being read, the cache, waiting and switching tuples."""
 
     segment: int
     cache: int
@@ -102,16 +102,16 @@ class Division:
 
 @dataclass(slots=True)
 class EnrichCounters:
-    """What happened, in stream tuples unless the name says otherwise."""
+    """Counters since the start, in stream tuples unless the name says otherwise."""
 
     rows: int = 0
-    results: int = 0  # rows that left
+    results: int = 0  # rows emitted
     hits: int = 0  # answered by the cache at once
     unmatched: int = 0  # had no table row
     keys_found: int = 0  # looked up
     segments_read: int = 0
     bytes_read: int = 0
     segments_forced: int = 0  # read because memory was short
-    admitted: int = 0  # values into the cache
+    admitted: int = 0  # values that entered the cache
     evicted: int = 0
     retried: int = 0  # came back from the waiting room for a new version

@@ -1,6 +1,6 @@
-"""EnrichRun: a stream enriched with a table in this process, without a JVM.
+"""Local run of an enrichment: a stream with its tables in this process, without a JVM.
 
-Each call is one batch: its rows meet the cache, then what is due of the table is read. Worked case:
+Each call is one batch: its rows probe the cache, then the segments that are due are read. Worked case:
 with `cycle_batches=3` a row that is pushed is answered by that push or one of the two calls after it.
 Several tables are several joins, one after another in each call.
 
@@ -29,14 +29,14 @@ from streamjoin.enrich.progress_bar import progress_bar
 from streamjoin.enrich.segments import StagedVersion, VersionStore
 from streamjoin.enrich.snapshot import from_bytes, to_bytes
 from streamjoin.enrich.spec import END_OF_TIME
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, StateFormatError
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.calibration import loop_costs
-from streamjoin.plan.enrich.explain import Content, Expected, explained
+from streamjoin.plan.enrich.explain import ExpectedRate, TableContent, explained
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.state.codec import decode, encode
 
@@ -45,8 +45,8 @@ _RUN = b"SJSR"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What one join of a run holds: tuples that wait for a segment, tuples in the waiting room, rows in
-    the cache, bytes by what they are for, and the versions in use, oldest first.
+    """State size of one join of a run: tuples that wait for a segment, tuples in the waiting room, rows in
+    the cache, bytes by use, and the versions in use, oldest first.
     """
 
     waiting: int
@@ -87,12 +87,12 @@ class EnrichRun:
                 )
         self._unfinished = False
         self._steps = [
-            _Step(one, Path(folder), state, hash_function, segment_bytes)
+            _EnrichStep(one, Path(folder), state, hash_function, segment_bytes)
             for one, state in zip(plan.chain, states, strict=True)
         ]
         self._warn_of_empty(self._steps, stacklevel=4)
 
-    # What comes in
+    # Input
 
     def push(self, stream: str, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         """One batch with rows of the stream."""
@@ -102,7 +102,7 @@ class EnrichRun:
         return self._batch(rows)
 
     def tick(self) -> pa.Table:
-        """A batch without rows: reading goes on for those that wait."""
+        """A batch without rows: the scan goes on for rows that wait."""
         return self._batch(self._nothing())
 
     def refresh(self, *tables: Table) -> pa.Table:
@@ -125,7 +125,7 @@ class EnrichRun:
         self.plan = step.plan
         return self.tick()
 
-    def _warn_of_empty(self, steps: Iterable[_Step], *, stacklevel: int) -> None:
+    def _warn_of_empty(self, steps: Iterable[_EnrichStep], *, stacklevel: int) -> None:
         for step in steps:
             if step.version.rows == 0:
                 warnings.warn(
@@ -137,11 +137,11 @@ class EnrichRun:
                 )
 
     def finish(self) -> pa.Table:
-        """No more rows: all that wait are answered, and those in the waiting room leave."""
+        """End of the stream: all waiting rows are answered, and those in the waiting room leave."""
         return self._batch(self._nothing(), last=True)
 
     def _batch(self, rows: pa.Table | pa.RecordBatch, *, last: bool = False) -> pa.Table:
-        """One batch through all joins; one that is refused leaves no trace."""
+        """One batch through all joins; one that is refused changes nothing."""
         self._refuse_unfinished()
         arrivals = self._steps[0].read(rows)
         self._unfinished = True
@@ -159,7 +159,7 @@ class EnrichRun:
     def _nothing(self) -> pa.Table:
         return self.plan.chain[0].stream.schema.empty_table()
 
-    # What is asked for
+    # Figures
 
     @property
     def waiting(self) -> int:
@@ -172,7 +172,7 @@ class EnrichRun:
         return sum(step.join.in_waiting_room for step in self._steps)
 
     def state(self) -> Mapping[str, TableState]:
-        """What is held now, by table."""
+        """The state size now, by table."""
         return {step.plan.table.name: step.state() for step in self._steps}
 
     def counters(self) -> dict[str, int]:
@@ -209,16 +209,16 @@ def is_frame(source: Any) -> bool:
     return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
 
 
-def content_of(source: Any, version: StagedVersion | None = None) -> Content:
+def content_of(source: Any, version: StagedVersion | None = None) -> TableContent:
     """What is known of the table before it is read, and where it is staged already, of that."""
     if is_frame(source):
-        return Content("a Spark DataFrame", version=version)
+        return TableContent("a Spark DataFrame", version=version)
     table = table_source(source)
-    return Content(table.describe(), table.rows(), version, table.fingerprint() is not None)
+    return TableContent(table.describe(), table.rows(), version, table.fingerprint() is not None)
 
 
-def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:
-    """The stream's rate as a user gives it, and what a turn costs here: that is measured first."""
+def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> ExpectedRate | None:
+    """The stream's rate as a user gives it, and the costs of a turn, which are measured first."""
     if rates is None:
         return None
     name = plan.stream.name
@@ -226,10 +226,10 @@ def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expe
     if not isinstance(given, Mapping) or set(given) != {name}:
         raise InvalidJoin(f"rates={rates!r}; give the rows per second of {name}, as in {{{name!r}: 1000}}")
     rate = rates[name]
-    return Expected(rate if isinstance(rate, Rate) else Rate(rate), loop_costs(plan.options.operator))
+    return ExpectedRate(rate if isinstance(rate, Rate) else Rate(rate), loop_costs(plan.options.operator))
 
 
-class _Step:
+class _EnrichStep:
     """One join of a run, and the versions of its table."""
 
     def __init__(
@@ -302,7 +302,7 @@ class _Step:
         version = self._store.find(label, form)
         if version is None:
             with progress_bar(f"staging {table.name}") as told:
-                how = Staging(self._hash, self._segment_bytes, progress=told)
+                how = StagingOptions(self._hash, self._segment_bytes, progress=told)
                 version = stage(source, form, self._store, label, how)
         return version
 
@@ -317,7 +317,7 @@ class _Step:
             if version not in needed:
                 self._store.remove(version)
 
-    # What is asked for
+    # Figures
 
     def state(self) -> TableState:
         join, division = self.join, self.join.division()

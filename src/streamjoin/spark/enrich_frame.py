@@ -1,4 +1,4 @@
-"""From a stream and a staged table to an ordinary DataFrame of results.
+"""Enrichment on Spark: from a stream and a staged table to an ordinary DataFrame of results.
 
     select (JVM: cast keys, hash) → pack ─┐
     ticks (which version) → pack ─────────┴─ group by bucket → transformWithState → observe metrics → rows
@@ -198,7 +198,7 @@ def staged(plan: EnrichPlan, spark: SparkSession, store: VersionStore) -> Staged
         version = stage_table(spark, source, form, store, label, how)
     try:
         plan.for_bucket(version)
-    except InvalidJoin:  # a running query must not take what it has too little memory for
+    except InvalidJoin:  # a running query must not use a version that its memory is too small for
         store.remove(version.id)
         raise
     return version

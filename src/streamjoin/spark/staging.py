@@ -1,4 +1,4 @@
-"""Stage a table on Spark: the same segments as `enrich.staging`, written by the workers.
+"""Staging on Spark: the same segments as `enrich.staging`, written by the workers.
 
     select (JVM: cast keys, hash) → a task for each slice of the hash space → sort, write segments → manifest
 
@@ -34,7 +34,7 @@ from streamjoin.columnar.batch import Batch
 from streamjoin.columnar.keys import canonical, cast_by_position
 from streamjoin.enrich.progress_bar import OnProgress, is_shown, progress_bar
 from streamjoin.enrich.segments import SEGMENT_BYTES, Segment, StagedForm, StagedVersion, VersionStore
-from streamjoin.enrich.staging import Slices
+from streamjoin.enrich.staging import HashSlices
 from streamjoin.enrich.tables.files import ParquetFiles
 from streamjoin.enrich.tables.retries import Retries
 from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
@@ -43,7 +43,7 @@ from streamjoin.spark.columns import normal, quoted
 
 HASH = "spark-xxhash64"
 SLICE_BYTES = 64 << 20
-_HELD_BYTES = 128 << 20
+_BUFFER_BYTES = 128 << 20
 _UNKNOWN = 1 << 40  # bytes: Spark does not know how large a table is
 _FILE_ROWS = 1 << 20  # of the Parquet files that the driver writes
 _SPARKS: dict[str, Any] = {  # Spark's times are microseconds
@@ -122,7 +122,7 @@ def _has_nanoseconds(dtype: pa.DataType) -> bool:
 
 
 def load(source: TableSource, columns: Sequence[str], folder: Path, progress: OnProgress) -> None:
-    """All rows of a table as Parquet files that Spark can read at once; one reading, so one snapshot."""
+    """All rows of a table as Parquet files that Spark can read at once; one read, so one snapshot."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names, total, read = list(columns), source.rows(), 0
@@ -204,7 +204,7 @@ class _StageSlice:
         """What `mapInArrow` calls for every task."""
         context = TaskContext.get()
         stem = f"{context.partitionId() if context else 0:05d}-"
-        slices = Slices(self.form, Path(self.folder), _HELD_BYTES)
+        slices = HashSlices(self.form, Path(self.folder), _BUFFER_BYTES)
         for batch in batches:
             if batch.num_rows:
                 slices.add(self._rows(batch))
@@ -229,7 +229,7 @@ class _StageSlice:
 
 @contextmanager
 def _watched(spark: SparkSession, title: str) -> Iterator[None]:
-    """A bar of the tasks done while Spark works, where someone looks."""
+    """A progress bar of the tasks while Spark works, on a terminal."""
     if not is_shown():
         yield
         return

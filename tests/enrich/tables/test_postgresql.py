@@ -16,7 +16,7 @@ from lab.postgres import Server
 from streamjoin.columnar.batch import Layout
 from streamjoin.declare.table import Table
 from streamjoin.enrich.segments import StagedForm, VersionStore
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.postgresql import PostgreSQL, postgresql
 from streamjoin.enrich.tables.retries import Retries
 
@@ -81,7 +81,7 @@ def test_rows_committed_while_it_is_read_are_not_in_the_snapshot(
 
     changed: list[int] = []
     store = VersionStore(tmp_path, "customers")
-    version = stage(customers, FORM, store, "before", Staging(progress=change))
+    version = stage(customers, FORM, store, "before", StagingOptions(progress=change))
     assert 0 < 2 * changed[0] < ROWS
     assert version.rows == ROWS
     later = stage(customers, FORM, store, "after")
@@ -104,7 +104,7 @@ def test_a_server_that_goes_away_is_read_again_from_the_beginning(
         if len(pauses) == 3:
             server.start()
 
-    how = Staging(progress=delete, retries=Retries(sleep=sleep), held_bytes=1 << 20)
+    how = StagingOptions(progress=delete, retries=Retries(sleep=sleep), buffer_bytes=1 << 20)
     version = stage(customers, FORM, VersionStore(tmp_path, "customers"), "v", how)
     assert pauses == [1, 2, 4]
     assert version.rows == ROWS
@@ -120,7 +120,7 @@ def test_a_server_that_stays_away_is_told_without_the_password(
         if server.process.poll() is None:
             server.kill()
 
-    how = Staging(progress=delete, retries=Retries(sleep=lambda pause: None))
+    how = StagingOptions(progress=delete, retries=Retries(sleep=lambda pause: None))
     with pytest.raises(sj.SourceLost) as told:
         stage(customers, FORM, store, "v", how)
     server.start()

@@ -12,7 +12,7 @@ import pytest
 import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.enrich.segments import StagedForm, VersionStore
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 
@@ -73,7 +73,10 @@ def test_rows_written_while_it_is_read_are_not_in_the_snapshot(database: Path, t
         made.execute("pragma journal_mode = wal")
     form = StagedForm(("id",), (), Layout((pa.int64(),)), "local", 1)
     store = VersionStore(tmp_path / "m", "m")
-    assert stage(sqlite(database, table="goods"), form, store, "v", Staging(progress=change)).rows == 70_000
+    assert (
+        stage(sqlite(database, table="goods"), form, store, "v", StagingOptions(progress=change)).rows
+        == 70_000
+    )
     assert stage(sqlite(database, table="goods"), form, store, "w").rows == 11
     made.close()
 

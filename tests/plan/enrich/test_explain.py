@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.enrich.cost import LoopCosts, Turns
+from streamjoin.enrich.cost import LoopCosts, LoopTurns
 from streamjoin.plan.enrich.calibration import loop_costs
 from tests.tables import schema, stream, table
 
@@ -164,4 +164,4 @@ def test_a_rate_is_that_of_the_stream(rates):
 def test_costs_are_measured_on_this_machine():
     costs = loop_costs("meshjoin")
     assert costs.read_byte > 0
-    assert costs.seconds(Turns(0.0, 10, 1000, 100_000, 0, 1000)) > 0
+    assert costs.seconds(LoopTurns(0.0, 10, 1000, 100_000, 0, 1000)) > 0

@@ -44,8 +44,8 @@ def test_the_columns_are_those_of_any_other_join():
 def test_a_result_says_its_version_where_that_is_asked():
     plan = sj.enrich(ORDERS, table("c", "id city:str", columns=["_version", "city"])).plan
     assert plan.spec.output.names == ["id", "item", "t", "city", "c_version"]
-    assert plan.spec.tells_version
-    assert not sj.enrich(ORDERS, CUSTOMERS).plan.spec.tells_version
+    assert plan.spec.emits_version
+    assert not sj.enrich(ORDERS, CUSTOMERS).plan.spec.emits_version
 
 
 def test_key_types_are_widened_over_all_of_them():

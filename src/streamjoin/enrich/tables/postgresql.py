@@ -1,7 +1,7 @@
 """A table from PostgreSQL: one read-only transaction at REPEATABLE READ, streamed as Arrow batches.
 
-What others commit while it is read is not seen. A connection that is lost ends the reading (`SourceLost`);
-who reads begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),
+What others commit while it is read is not seen. A lost connection raises `SourceLost`; staging then
+begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),
 numeric without a size is text, and so is what Arrow has no type for (uuid, inet …).
 
 Needs `pip install "streamjoin[postgresql]"`. A password in the URI is shown nowhere.
@@ -47,7 +47,7 @@ class PostgreSQL(TableSource):
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        with self._told(), self._connected() as cursor:
+        with self._naming_failures(), self._connected() as cursor:
             found = cursor.adbc_execute_schema(f"SELECT * FROM {self.rows_of}")  # noqa: S608
         return pa.schema([pa.field(each.name, _type(each)) for each in found])
 
@@ -55,7 +55,7 @@ class PostgreSQL(TableSource):
         check_columns(self, columns)
         schema = pa.schema([self._schema.field(name) for name in columns])
         chosen = ", ".join(map(self._selected, schema)) or "1 AS none"
-        with self._told(), self._connected() as cursor:
+        with self._naming_failures(), self._connected() as cursor:
             cursor.execute(_SNAPSHOT)
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
             cursor.execute(f"SELECT {chosen} FROM {self.rows_of}")  # noqa: S608
@@ -83,8 +83,8 @@ class PostgreSQL(TableSource):
             yield cursor
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Failures of the driver as ours, without the password: so nothing is chained."""
+    def _naming_failures(self) -> Iterator[None]:
+        """Failures of the driver as errors of this library, without the password: so nothing is chained."""
         try:
             yield
         except StreamJoinError:

@@ -1,9 +1,9 @@
-"""A table from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in stretches.
+"""A table from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in batches.
 
-SQLite's values have types, its columns only wishes: a column declared as INTEGER, REAL or TEXT has that
+SQLite's values have types, its columns only affinities: a column declared as INTEGER, REAL or TEXT has that
 type; any other, and all of a query, has the type of its first 1,000 values (whole numbers beside others are
-floats). A later value that does not fit is told with its column. Dates are what they are in SQLite: text or
-numbers.
+floats). A later value that does not fit is an error that names its column. Dates are what they are in SQLite:
+text or numbers.
 """
 
 from __future__ import annotations

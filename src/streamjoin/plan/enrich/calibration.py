@@ -22,7 +22,7 @@ from streamjoin.declare.table import Table
 from streamjoin.enrich.cost import LoopCosts, calibrate
 from streamjoin.enrich.segments import VersionStore
 from streamjoin.enrich.spec import StagedRows
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.intake import Intake
 from streamjoin.plan.enrich.planner import EnrichOptions, EnrichPlan, plan_enrich
@@ -57,7 +57,7 @@ def _rows(random: np.random.Generator) -> pa.Table:
 
 def _staged(plan: EnrichPlan, rows: pa.Table, folder: Path, segments: int) -> StagedRows:
     store = VersionStore(folder / str(segments), plan.table.name)
-    how = Staging(segment_bytes=rows.nbytes // segments + 1)
+    how = StagingOptions(segment_bytes=rows.nbytes // segments + 1)
     return stage(table_source(rows), plan.form(1, "local"), store, "1", how).bucket(0)
 
 

@@ -1,5 +1,5 @@
-"""A semi-stream plan in words and as JSON: what is joined, how the memory is divided, when keys are looked up
-and when the table is scanned, and how long a row may wait.
+"""Explain of an enrichment, as text and as JSON: what is joined, how the memory is divided, when keys are
+looked up and when the table is scanned, and how long a row may wait.
 
 Both forms say the same: the text is made from the dictionary that the JSON is. Figures come from the staged
 version where there is one; before that they are guessed from the columns, and said to be.
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from streamjoin.declare.stream import duration_text
-from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, Forecast, LoopCosts
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, ServiceForecast
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.segments import SEGMENT_BYTES, StagedVersion
 from streamjoin.errors import InvalidJoin
@@ -25,13 +25,13 @@ from streamjoin.plan.cost import Rate, row_bytes
 from streamjoin.plan.enrich.planner import ENRICH_PRESETS, EnrichPlan
 from streamjoin.plan.explain import check_format, size_text
 
-_SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
+_SKEWS = (0.0, 1.0)  # the stream's own skew is unknown: the ends of the usual range
 _GUESSED_BYTES = 1e9  # of a table of which nothing is known
 
 
 @dataclass(frozen=True)
-class Content:
-    """What is known of a table's content: where it is, its rows where that is told, its staged version."""
+class TableContent:
+    """What is known of a table's content: its source, its rows where known, its staged version."""
 
     says: str
     rows: int | None = None
@@ -40,7 +40,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRate:
     """The stream's rate, and what a turn of the join costs on this machine."""
 
     rate: Rate
@@ -48,7 +48,7 @@ class Expected:
 
 
 def described(
-    plan: EnrichPlan, contents: Mapping[str, Content], expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, TableContent], expected: ExpectedRate | None = None
 ) -> dict[str, Any]:
     """Everything that is known of a plan before it runs, as plain values."""
     content = contents[plan.table.name]
@@ -72,13 +72,13 @@ def described(
     }
 
 
-def _buckets(plan: EnrichPlan, content: Content) -> int:
+def _buckets(plan: EnrichPlan, content: TableContent) -> int:
     if content.version is not None:
         return content.version.form.buckets
     return plan.options.buckets or 1
 
 
-def _content(plan: EnrichPlan, content: Content) -> dict[str, Any]:
+def _content(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
     """How large the table is, as far as it is known."""
     version = content.version
     if version is not None:
@@ -90,7 +90,7 @@ def _content(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     return {"source": content.says, "rows": None, "bytes": None, "size": "unknown"}
 
 
-def _memory(plan: EnrichPlan, content: Content, buckets: int) -> dict[str, Any]:
+def _memory(plan: EnrichPlan, content: TableContent, buckets: int) -> dict[str, Any]:
     version = content.version
     segment = plan.segment_bytes(buckets) if version is None else version.largest_segment
     if version is None and content.rows is not None:
@@ -104,7 +104,7 @@ def _memory(plan: EnrichPlan, content: Content, buckets: int) -> dict[str, Any]:
     }
 
 
-def _scan(plan: EnrichPlan, content: Content) -> dict[str, Any]:
+def _scan(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
     """From how many keys a batch on the segments are scanned: where both ways cost the same."""
     costs = ReadCosts() if content.version is None else content.version.costs
     nbytes = _content(plan, content)["bytes"]
@@ -133,7 +133,7 @@ def _latency(plan: EnrichPlan) -> str:
     )
 
 
-def _versions(plan: EnrichPlan, content: Content) -> dict[str, Any]:
+def _versions(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
     label = plan.table.version
     if label is not None:
         says = f"labelled {label!r}: another label is another version"
@@ -144,7 +144,7 @@ def _versions(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     else:
         says = "the source does not tell whether it is new; give version= a label to have another one staged"
     staged = None if content.version is None else content.version.id
-    return {"label": label, "staged": staged, "in_result": plan.table.tells_version, "says": says}
+    return {"label": label, "staged": staged, "in_result": plan.table.emits_version, "says": says}
 
 
 def _wait(plan: EnrichPlan) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _wait(plan: EnrichPlan) -> dict[str, Any]:
     }
 
 
-def _predicted(plan: EnrichPlan, content: Content, expected: Expected) -> dict[str, Any]:
+def _predicted(plan: EnrichPlan, content: TableContent, expected: ExpectedRate) -> dict[str, Any]:
     """What the cost model says: the memory for the rate, and the rate for the memory."""
     known = _content(plan, content)
     rate = expected.rate
@@ -184,7 +184,7 @@ def _predicted(plan: EnrichPlan, content: Content, expected: Expected) -> dict[s
     return told
 
 
-def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any] | None:
+def _forecast(ask: Callable[[float], ServiceForecast], figure: float) -> dict[str, Any] | None:
     """None where no memory, or no rate, is enough."""
     try:
         found = ask(figure)
@@ -202,7 +202,7 @@ def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any]
 
 
 def explained(
-    plan: EnrichPlan, contents: Mapping[str, Content], form: str, expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, TableContent], form: str, expected: ExpectedRate | None = None
 ) -> str:
     """The plan as text for someone who has not read the papers, or as JSON."""
     check_format(form)

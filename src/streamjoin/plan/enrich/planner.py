@@ -1,6 +1,6 @@
-"""From a stream and a table to semi-stream joins, one for each table, and why each is as it is.
+"""Planner of enrichments: from a stream and its tables to semi-stream joins, one for each table.
 
-Everything that can be wrong with such a join as written is found here, before any data is staged. Several
+All errors of the declarations are found here, before any data is staged. Several
 tables on the stream's key are joined one after another: the results of the first are the stream of the
 second. Columns and key types are those that one join of all of them would have.
 
@@ -101,12 +101,12 @@ class EnrichPlan:
         return 2 * version.largest_segment * version.form.buckets
 
     def form(self, buckets: int, hash_name: str) -> StagedForm:
-        """How its table is staged."""
+        """The form in which its table is staged."""
         return StagedForm(self.table.key, self.table.payload, self.spec.table, hash_name, buckets)
 
     def with_table(self, anew: Table) -> EnrichPlan:
         """The same join with its table declared anew: another place or label of the same table."""
-        kept = ("key", "payload", "tells_version", "how", "memory_bytes", "cycle_batches", "wait_us")
+        kept = ("key", "payload", "emits_version", "how", "memory_bytes", "cycle_batches", "wait_us")
         said, known = ([getattr(one, name) for name in kept] for one in (anew, self.table))
         if said != known:
             raise InvalidJoin(
@@ -170,7 +170,7 @@ def _plan_one(
         cycle_batches=table.cycle_batches,
         wait_us=table.wait_us,
         lateness_us=stream.lateness_us or 0,
-        tells_version=table.tells_version,
+        emits_version=table.emits_version,
     )
     return EnrichPlan(stream, table, options, spec, below)
 
@@ -209,8 +209,8 @@ def _check_stream(stream: Stream) -> None:
             "sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
         )
     for what, (silent, instead) in _OF_STREAM.items():
-        held = f"{what}_us" if what in ("window", "idle", "ttl") else what
-        if _says_something(getattr(stream, held), silent):
+        field = f"{what}_us" if what in ("window", "idle", "ttl") else what
+        if _says_something(getattr(stream, field), silent):
             raise InvalidJoin(f"stream {stream.name!r}: {what}= says nothing to sj.enrich; {instead}")
 
 
@@ -235,7 +235,7 @@ def _outputs(stream: Stream, tables: Sequence[Table], key_types: Sequence[pa.Dat
     for table in tables:
         fields = [*fields, *whole[at : at + len(table.payload)]]
         at += len(table.payload)
-        if table.tells_version:
+        if table.emits_version:
             fields.append(pa.field(f"{table.name}_version", pa.string()))
         found.append(pa.schema(fields))
     check_names(fields)
@@ -243,7 +243,7 @@ def _outputs(stream: Stream, tables: Sequence[Table], key_types: Sequence[pa.Dat
 
 
 def _passed_on(stream: Stream, named: pa.Schema, output: pa.Schema) -> Stream:
-    """The results of a join as the stream of the next; `named` are its own columns as results name them."""
+    """The results of a join as the stream of the next; `named` are the stream's own columns."""
     columns = (*stream.key, *stream.payload)
     time = named.names[columns.index(stream.time)] if stream.time in columns else None
     lateness_us = None if time is None else stream.lateness_us

@@ -1,4 +1,4 @@
-"""A stream of ticks: which version of the table a micro-batch uses, and that there is one at all.
+"""Tick source: a stream that says which version of the table a micro-batch uses, and triggers batches.
 
 Each micro-batch takes at most one tick. An offset names the version, so a batch that is run again uses the
 same one, in every bucket. Where rows may wait for several batches (`cycle_batches` above 1) there is a tick
@@ -101,7 +101,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_arrays([pa.array([version])], schema=_ROW)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done: versions that no tuple can wait for go."""
+        """Remove versions that no tuple can wait for, when a batch is committed."""
         over = end["tick"] - (self._cycle if self._cycle > 1 else 0)
         for version, last in end["old"]:
             if last < over:
