@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 import streamjoin as sj
 from streamjoin.columnar.batch import Layout
+from streamjoin.enrich import progress_bar
 from streamjoin.enrich.segments import StagedForm, StagedVersion, VersionStore
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.wire import bucket_bounds
@@ -48,7 +49,7 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     """3,000 rows, every tenth without a key, keys narrower than the join's; five slices for three buckets."""
     monkeypatch.setattr("streamjoin.spark.staging._slices", lambda rows: 5)
     monkeypatch.setattr("streamjoin.spark.staging.is_shown", lambda: True)  # with a bar
-    monkeypatch.setattr("streamjoin.enrich.progress_bar.is_shown", lambda: True)
+    monkeypatch.setattr(progress_bar, "is_shown", lambda: True)
     frame = spark.range(3000).select(
         F.when(F.col("id") % 10 > 0, F.col("id") % 700).cast("int").alias("id"),
         F.struct((F.col("id") % 2).cast("int").alias("x"), F.lit(0.5).alias("y")).alias("pair"),
