@@ -44,7 +44,7 @@ from streamjoin.plot import Bars, Chart, Picture
 
 FULL = Sizes(), Enrichment()
 QUICK = (
-    Sizes(rows=500_000, pieces=50, repeats=2, shift_rows=200_000),
+    Sizes(rows=500_000, segments=50, repeats=2, shift_rows=200_000),
     Enrichment(rounds=((10, 1),), batches=24, spark_batches=8),
 )
 _ISSUE = "issue 7"

@@ -2,10 +2,10 @@
 
 Started as `contender` is, with a `EnrichTask` as JSON; prints one JSON line.
 
-- "spark": Spark's stream-static join, `stream.join(spark.read.parquet(master), "k")`. Each micro-batch is
+- "spark": Spark's stream-static join, `stream.join(spark.read.parquet(table), "k")`. Each micro-batch is
   planned anew. As the batch is far below `autoBroadcastJoinThreshold`, the plan is a BroadcastHashJoin with
   BuildLeft: the hash table is built on the batch, and the whole table is scanned past it.
-- "streamjoin": `sj.join(sj.stream(…), sj.master(…))`. Staging (sorting the table into pieces, once) is
+- "streamjoin": `sj.enrich(sj.stream(…), sj.table(…))`. Staging (sorting the table into segments, once) is
   timed apart and is no part of any batch.
 
 CPU seconds are those of the whole process tree between the end of one batch and the end of a later one.
@@ -29,21 +29,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lab.contender import WorkerMemory, cpu_seconds, worker_bytes
-from streamjoin.api.enrich import master
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import enrich, table
+from streamjoin.api.join import stream
 from streamjoin.spark.session import session
 
 EnrichEngine = Literal["streamjoin", "spark"]
 JOIN = "enriched"
 GAUGES = (
-    *("hits", "keys_found", "pieces_read", "bytes_read", "pieces_forced", "waiting", "cache_rows"),
-    *("piece_bytes", "cache_bytes", "waiting_bytes", "load_us", "join_us", "emit_us", "store_us"),
+    *("hits", "keys_found", "segments_read", "bytes_read", "segments_forced", "waiting", "cache_rows"),
+    *("segment_bytes", "cache_bytes", "waiting_bytes", "load_us", "join_us", "emit_us", "store_us"),
 )
 
 
 @dataclass(frozen=True)
 class EnrichTask:
-    """The files `master/` under `folder`, and one of the stream's for each batch in another folder there."""
+    """The files `table/` under `folder`, and one of the stream's for each batch in another folder there."""
 
     engine: EnrichEngine
     folder: str
@@ -64,11 +64,11 @@ def joined(spark: SparkSession, task: EnrichTask, checkpoint: str) -> DataFrame:
         .option("maxFilesPerTrigger", 1)
         .parquet(str(Path(task.folder) / task.stream))
     )
-    table = str(Path(task.folder) / "master")
+    folder = str(Path(task.folder) / "table")
     if task.engine == "spark":
-        return tuples.join(spark.read.parquet(table), "k")
-    held = master(table, name="master", key="k", memory=task.memory_bytes, cycle_batches=task.cycle_batches)
-    ours = join(stream(tuples, name="stream", key="k"), held, name=JOIN, buckets=task.buckets)
+        return tuples.join(spark.read.parquet(folder), "k")
+    held = table(folder, name="table", key="k", memory=task.memory_bytes, cycle_batches=task.cycle_batches)
+    ours = enrich(stream(tuples, name="stream", key="k"), held, name=JOIN, buckets=task.buckets)
     return ours.dataframe(checkpoint=checkpoint)
 
 

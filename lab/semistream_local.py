@@ -23,10 +23,10 @@ import numpy as np
 
 from lab.semistream_loop import TUPLE_BYTES, BatchJoin, Loop, Stretch, tuples
 from lab.semistream_masters import (
-    MASTER,
     STREAM,
+    TABLE,
     Disk,
-    FileMaster,
+    FileTable,
     Streams,
     output_of,
     staged,
@@ -75,7 +75,7 @@ class Sizes:
     """How much the local part does."""
 
     rows: int = 2_000_000
-    pieces: int = 100
+    segments: int = 100
     memory: float = 0.1  # of the master data
     smaller: tuple[float, ...] = (0.05, 0.03, 0.02)  # memories of this library's form
     larger: float = 0.5  # a memory of MESHJOIN
@@ -100,28 +100,28 @@ class Bench:
 
     home: Path
     make: Callable[[int, float], Streams] = zipf
-    _masters: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
+    _tables: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
     _joins: dict[tuple[int, float], BatchJoin] = field(default_factory=dict)
 
-    def master(self, form: Form, rows: int, pieces: int) -> Disk:
+    def table(self, form: Form, rows: int, segments: int) -> Disk:
         """The master data of a form, with a speed of its own."""
         paper = form.access == "paper"
-        key = (paper, rows, pieces)
-        if key not in self._masters:
-            folder = self.home / f"{'paper' if paper else 'staged'}-{rows}-{pieces}"
-            write = FileMaster.write if paper else staged
-            self._masters[key] = write(folder, self.make(rows, 0.0), pieces)
-        return Disk(self._masters[key])
+        key = (paper, rows, segments)
+        if key not in self._tables:
+            folder = self.home / f"{'paper' if paper else 'staged'}-{rows}-{segments}"
+            write = FileTable.write if paper else staged
+            self._tables[key] = write(folder, self.make(rows, 0.0), segments)
+        return Disk(self._tables[key])
 
     def batch_join(self, rows: int, skew: float) -> BatchJoin:
         if (rows, skew) not in self._joins:
             self._joins[rows, skew] = BatchJoin(self.make(rows, skew))
         return self._joins[rows, skew]
 
-    def loop(self, form: Form, rows: int, pieces: int, *, skew: float, memory: float) -> Loop:
+    def loop(self, form: Form, rows: int, segments: int, *, skew: float, memory: float) -> Loop:
         """A join of a form, its memory filled."""
-        disk = self.master(form, rows, pieces)
-        spec = spec_of(form, int(memory * sum(disk.piece_bytes)))
+        disk = self.table(form, rows, segments)
+        spec = spec_of(form, int(memory * sum(disk.segment_bytes)))
         loop = Loop.of(form.says, spec, disk, self.batch_join(rows, skew))
         loop.warm(form.shares)
         return loop
@@ -131,7 +131,7 @@ def spec_of(form: Form, memory_bytes: int, stream: Layout = STREAM) -> EnrichSpe
     """A form's join with so much memory."""
     output = output_of(stream)
     return EnrichSpec(
-        stream, MASTER, output, memory_bytes, caches=form.caches, access=form.access, fills=False
+        stream, TABLE, output, memory_bytes, caches=form.caches, access=form.access, fills=False
     )
 
 
@@ -156,7 +156,7 @@ def compare(bench: Bench, sizes: Sizes, skew: float, step: Step) -> Compared:
     loops = {}
     for form in FORMS:
         step(f"skew {skew:g}: filling the memory of {form.says}")
-        loops[form.name] = bench.loop(form, sizes.rows, sizes.pieces, skew=skew, memory=sizes.memory)
+        loops[form.name] = bench.loop(form, sizes.rows, sizes.segments, skew=skew, memory=sizes.memory)
     rates: Rates = {disk: {form.name: [] for form in FORMS} for disk in DISKS}
     for repeat in range(sizes.repeats):
         for disk, speed in DISKS.items():
@@ -170,9 +170,9 @@ def compare(bench: Bench, sizes: Sizes, skew: float, step: Step) -> Compared:
 
 def measure(loop: Loop, speed: float | None, cycles: int) -> Stretch:
     """Some cycles, read at a speed."""
-    disk: Any = loop.join.newest.master
+    disk: Any = loop.join.newest.table
     disk.bytes_per_s = speed
-    return loop.run(cycles * loop.pieces)
+    return loop.run(cycles * loop.segments)
 
 
 ByMemory = dict[float, dict[str, list[Stretch]]]  # by share of the master data, and by disk
@@ -183,8 +183,8 @@ def other_memories(bench: Bench, sizes: Sizes, step: Step) -> dict[str, ByMemory
     found: dict[str, ByMemory] = {OURS.name: {}, MESHJOIN.name: {}}
     for form, memory in [*((OURS, memory) for memory in sizes.smaller), (MESHJOIN, sizes.larger)]:
         step(f"{form.says} with {memory:.0%} of the master data as memory")
-        pieces = max(sizes.pieces, round(4 / memory))
-        loop = bench.loop(form, sizes.rows, pieces, skew=1.0, memory=memory)
+        segments = max(sizes.segments, round(4 / memory))
+        loop = bench.loop(form, sizes.rows, segments, skew=1.0, memory=memory)
         found[form.name][memory] = {
             disk: [measure(loop, speed, form.cycles) for _ in range(min(sizes.repeats, 2))]
             for disk, speed in DISKS.items()
@@ -217,14 +217,14 @@ def costs(bench: Bench, sizes: Sizes, form: Form, w: int) -> LoopCosts:
     the machine does can only add to it.
     """
     rows = sizes.rows // 4
-    masters = [bench.master(form, rows, pieces) for pieces in (sizes.pieces // 4, sizes.pieces)]
+    tables = [bench.table(form, rows, segments) for segments in (sizes.segments // 4, sizes.segments)]
     draws = [_drawn(ZipfStreams(seed=SEED + 1, rows=rows, skew=skew)) for skew in SKEWS]
     spec = spec_of(form, 1 << 33)
     spec = spec if form.access == "paper" else replace(spec, access="scan")
     ws = [max(w // 3, 1), w]
-    turn = EnrichLoad.of(spec, masters[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
-    found = [calibrate(spec, masters, draws, ws, process_time) for _ in range(2)]
-    real = bench.master(form, sizes.rows, sizes.pieces)
+    turn = EnrichLoad.of(spec, tables[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
+    found = [calibrate(spec, tables, draws, ws, process_time) for _ in range(2)]
+    real = bench.table(form, sizes.rows, sizes.segments)
     cheapest = min(found, key=lambda one: one.seconds(turn))
     return replace(cheapest, read_byte=read_byte_seconds(real, process_time))
 
@@ -258,8 +258,8 @@ class Predicted:
 def predicted(found: Compared, form: Form, fitted: LoopCosts) -> Predicted:
     """What the model says of what was measured, files as they are."""
     loop, stretches = found.loops[form.name], found.rates["as it is"][form.name]
-    spec, master = loop.join.spec, loop.join.newest.master
-    load = EnrichLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=found.skew)
+    spec, table = loop.join.spec, loop.join.newest.table
+    load = EnrichLoad.of(spec, table, tuple_bytes=TUPLE_BYTES, skew=found.skew)
     model = EnrichCostModel(fitted, load)
     hits = float(np.mean([one.hit_rate for one in stretches]))
     forecast = model.rate_for(spec.memory_bytes)
@@ -277,16 +277,16 @@ def predicted(found: Compared, form: Form, fitted: LoopCosts) -> Predicted:
 
 def becomes_main_memory(bench: Bench, sizes: Sizes, form: Form, cycles: int = 40) -> list[int]:
     """Theorem 3: reads (pieces, or keys) in each cycle, with memory for all rows and ever more tuples."""
-    rows, pieces = sizes.whole_rows, 10
-    disk = bench.master(form, rows, pieces)
-    spec = spec_of(form, 2 * sum(disk.piece_bytes))
+    rows, segments = sizes.whole_rows, 10
+    disk = bench.table(form, rows, segments)
+    spec = spec_of(form, 2 * sum(disk.segment_bytes))
     loop = Loop.of(form.says, spec, disk, bench.batch_join(rows, 0.0))
     loop.fill(0.5)
     read: list[int] = []
     while len(read) < cycles and (not read or read[-1]):
-        cycle = loop.run(pieces)
-        read.append(cycle.pieces_read + cycle.keys_found)
-        loop.w = min(loop.w * 5 // 4, 200 * rows // pieces)
+        cycle = loop.run(segments)
+        read.append(cycle.segments_read + cycle.keys_found)
+        loop.w = min(loop.w * 5 // 4, 200 * rows // segments)
     loop.check()
     return read
 
@@ -310,10 +310,10 @@ class Shift:
 
 def shifted(bench: Bench, sizes: Sizes, form: Form) -> Shift:
     """Skew 1, 10 % of the master data as memory; 20 cycles after the hot values have moved."""
-    loop = bench.loop(form, sizes.shift_rows, sizes.pieces, skew=1.0, memory=sizes.memory)
-    hit_rates = [loop.run(loop.pieces).hit_rate for _ in range(3)]
+    loop = bench.loop(form, sizes.shift_rows, sizes.segments, skew=1.0, memory=sizes.memory)
+    hit_rates = [loop.run(loop.segments).hit_rate for _ in range(3)]
     loop.streams = replace(loop.streams, shift_at=loop.taken)
-    hit_rates += [loop.run(loop.pieces).hit_rate for _ in range(20)]
+    hit_rates += [loop.run(loop.segments).hit_rate for _ in range(20)]
     loop.check()
     return Shift(hit_rates, 3)
 
@@ -331,7 +331,7 @@ def told(stretches: Sequence[Stretch]) -> dict[str, Any]:
         "hit_rate": float(np.mean([one.hit_rate for one in stretches])),
         "latency_turns": {"mean": mean_age, "worst": worst},
         "latency_s": {"mean": (mean_age + 1) * loop_s, "worst": (worst + 1) * loop_s},
-        "pieces_read_per_turn": sum(one.pieces_read for one in stretches)
+        "segments_read_per_turn": sum(one.segments_read for one in stretches)
         / sum(one.turns for one in stretches),
         "memory": stretches[-1].memory,
     }

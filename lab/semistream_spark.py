@@ -102,7 +102,7 @@ class Prepared:
 
 def prepare(folder: Path, streams: ZipfStreams, batches: dict[str, int], batch_rows: int) -> Prepared:
     """Write both sides, the stream in several lengths; master rows that have a tuple give the sums."""
-    for side in ("master", *batches):
+    for side in ("table", *batches):
         (folder / side).mkdir(parents=True)
     longest = max(batches.values())
     for i in range(longest):
@@ -114,8 +114,8 @@ def prepare(folder: Path, streams: ZipfStreams, batches: dict[str, int], batch_r
     wanted[stream["k"].to_numpy()] = True
     kept = []
     for i, first in enumerate(range(0, streams.rows, _FILE_ROWS)):
-        rows = streams.master_rows(first, min(_FILE_ROWS, streams.rows - first))
-        pq.write_table(rows, folder / "master" / f"{i:04}.parquet", use_dictionary=False)
+        rows = streams.table_rows(first, min(_FILE_ROWS, streams.rows - first))
+        pq.write_table(rows, folder / "table" / f"{i:04}.parquet", use_dictionary=False)
         kept.append(_with_checksums(rows.filter(pa.array(wanted[rows["k"].to_numpy()]))))
     rows = pa.concat_tables(kept)
     return Prepared(
@@ -129,15 +129,15 @@ def _with_checksums(rows: pa.Table) -> pa.Table:
     return pa.table({"k": rows["k"], "m": rows["m"], "check": check})
 
 
-def sums(stream: pa.Table, master: pa.Table) -> dict[str, int]:
+def sums(stream: pa.Table, table: pa.Table) -> dict[str, int]:
     """What the contenders' `answer` must add up to."""
-    master = master.sort_by("k")
-    keys: Ints = master["k"].to_numpy()
+    table = table.sort_by("k")
+    keys: Ints = table["k"].to_numpy()
     key = stream["k"].to_numpy()
     first = np.searchsorted(keys, key, side="left")
     tuple_, row = expand(first, np.searchsorted(keys, key, side="right") - first)
     id_, extra = stream["id"].to_numpy()[tuple_], stream["x"].to_numpy().astype(np.int64)[tuple_]
-    m, check = master["m"].to_numpy()[row], master["check"].to_numpy()[row]
+    m, check = table["m"].to_numpy()[row], table["check"].to_numpy()[row]
     mixed = ((id_ * 31 + m * 17 + check) % 1_000_003) * (key[tuple_] % 1_009)
     return {"rows": len(row), "sum": int((id_ + m + extra).sum()), "mix": int(mixed.sum())}
 

@@ -24,8 +24,8 @@ def query(bid: DataFrame, side: DataFrame, checkpoint: str) -> DataFrame:
         key="side_key",
         columns=["auction", "bidder", "price", "date_time"],
     )
-    table = sj.master(side, name="side", key="key", memory="64 MB")
-    joined = sj.join(bids, table, name="q13")
+    table = sj.table(side, name="side", key="key", memory="64 MB")
+    joined = sj.enrich(bids, table, name="q13")
     return joined.dataframe(checkpoint=checkpoint).select("auction", "bidder", "price", "date_time", "value")
 
 

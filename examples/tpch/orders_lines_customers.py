@@ -23,9 +23,9 @@ from streamjoin.demo.generators.tpch import TpchStreams
 
 def query(orders: DataFrame, lines: DataFrame, customers: DataFrame, checkpoint: str) -> DataFrame:
     """`lines` have a partition and a position in it; `checkpoint` is that of the query started with it."""
-    known = sj.join(
+    known = sj.enrich(
         sj.stream(orders, name="orders", key="o_custkey"),
-        sj.master(customers, name="customers", key="c_custkey", memory="64 MB"),
+        sj.table(customers, name="customers", key="c_custkey", memory="64 MB"),
         name="customers_of_orders",
     )
     joined = sj.join(

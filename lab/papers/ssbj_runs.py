@@ -41,7 +41,7 @@ LABELS = {
 ALL, PAIR = tuple(FORMS), (MESHJOIN.name, OURS.name)
 
 
-def pieces_for(memory: float) -> int:
+def segments_for(memory: float) -> int:
     """How many pieces a memory (a share of the master data) is given."""
     return max(50, round(2.5 / memory))
 
@@ -55,7 +55,7 @@ class Setting:
     rows: int = ROWS
     skew: float = 1.0
     data: str = "zipf"
-    pieces: int = 0  # 0: as the memory asks for
+    segments: int = 0  # 0: as the memory asks for
     switching: float = 1.0
     repeats: int = 2
 
@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def cut(self) -> int:
-        return self.pieces or pieces_for(self.memory)
+        return self.segments or segments_for(self.memory)
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def run(setting: Setting) -> Run:
 
 
 def _loop(bench: Bench, setting: Setting, form: Form) -> Loop:
-    disk = bench.master(form, setting.rows, setting.cut)
+    disk = bench.table(form, setting.rows, setting.cut)
     disk.bytes_per_s, disk.waits = SLOW, False
     answers = bench.batch_join(setting.rows, setting.skew)
-    memory = int(setting.memory * sum(disk.piece_bytes))
+    memory = int(setting.memory * sum(disk.segment_bytes))
     spec = spec_of(form, memory, stream_layout(answers.streams.stream_schema))
     loop = Loop.of(form.says, replace(spec, switching_factor=setting.switching), disk, answers)
     loop.warm_by_use(form.shares)
@@ -118,11 +118,11 @@ def _loop(bench: Bench, setting: Setting, form: Form) -> Loop:
 
 
 def _measure(loop: Loop, form: Form) -> Seen:
-    disk: Any = loop.join.newest.master
+    disk: Any = loop.join.newest.table
     loop.adapt(form.shares[-1])
     before = disk.seconds
-    stretch = loop.run(form.cycles * loop.pieces)
-    return Seen(stretch, disk.seconds - before, loop.join.counts.pieces_forced)
+    stretch = loop.run(form.cycles * loop.segments)
+    return Seen(stretch, disk.seconds - before, loop.join.counts.segments_forced)
 
 
 def rate(found: Run, form: str) -> float:
@@ -147,7 +147,7 @@ class Calibration:
     form: str
     w: int
     rows: int = ROWS
-    pieces: int = 50
+    segments: int = 50
 
     def __str__(self) -> str:
         return f"calibrating the cost model of {LABELS[self.form]}"
@@ -156,7 +156,9 @@ class Calibration:
 def calibrated(what: Calibration) -> LoopCosts:
     """The costs on this machine, files in the page cache: the disk's time is added by the model's user."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-lab-") as folder:
-        return costs(Bench(Path(folder)), Sizes(rows=what.rows, pieces=what.pieces), FORMS[what.form], what.w)
+        return costs(
+            Bench(Path(folder)), Sizes(rows=what.rows, segments=what.segments), FORMS[what.form], what.w
+        )
 
 
 def told(found: Sequence[Seen]) -> dict[str, Any]:
@@ -167,6 +169,6 @@ def told(found: Sequence[Seen]) -> dict[str, Any]:
         "disk_s_per_turn": [one.disk_s / one.stretch.turns for one in found],
         "w": found[-1].stretch.w,
         "hit_rate": [one.stretch.hit_rate for one in found],
-        "pieces_forced": found[-1].forced,
+        "segments_forced": found[-1].forced,
         "memory": found[-1].stretch.memory,
     }

@@ -20,7 +20,7 @@ from lab.parts import Context, Figure
 from streamjoin.plot import Chart
 
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_PIECES = (42, 60, 100, 200, 300)
+_SEGMENTS = (42, 60, 100, 200, 300)
 
 
 def factor_settings(context: Context) -> dict[float, Setting]:
@@ -29,13 +29,13 @@ def factor_settings(context: Context) -> dict[float, Setting]:
     return {factor: Setting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
 
 
-def piece_settings(context: Context) -> dict[int, Setting]:
+def segment_settings(context: Context) -> dict[int, Setting]:
     """Numbers of pieces; with the most MESHJOIN would take minutes."""
-    counts = (42, 100, 200) if context.quick else _PIECES
+    counts = (42, 100, 200) if context.quick else _SEGMENTS
     alone = (THIS,)
     return {
-        pieces: Setting(0.05, alone if context.quick or pieces > 200 else PAIR, pieces=pieces)
-        for pieces in counts
+        segments: Setting(0.05, alone if context.quick or segments > 200 else PAIR, segments=segments)
+        for segments in counts
     }
 
 
@@ -109,11 +109,11 @@ def _why(found: dict[float, Run], form: str) -> str:
     return f"by factor: {'; '.join(each)}"
 
 
-def piece_size(context: Context) -> list[Figure]:
+def segment_size(context: Context) -> list[Figure]:
     """Figure 6(b)."""
     said = Said("6b")
-    found = settings(context, piece_settings(context))
-    by_size = {100 / 0.05 / pieces: one for pieces, one in found.items()}  # % of the memory
+    found = settings(context, segment_settings(context))
+    by_size = {100 / 0.05 / segments: one for segments, one in found.items()}  # % of the memory
     sizes = sorted(by_size)
     ours = [_waiting_rate(by_size[size], THIS) for size in sizes]
     best = max(ours)

@@ -27,7 +27,7 @@ from lab.peers.progress import ended, stored
 from lab.peers.warming import first_rows
 from lab.peers.work import Check, Work
 from lab.peers.works import scan_sql
-from streamjoin.api.enrich import master
+from streamjoin.api.enrich import enrich, table
 from streamjoin.api.join import join, stream
 from streamjoin.plan.bounds import UnboundedState
 
@@ -107,8 +107,8 @@ def lookup(task: SparkTask, given: Frames, checkpoint: str) -> DataFrame:
     """A stream with a row of master data each."""
     if task.engine != "streamjoin":
         return given["stream"].join(given[MASTER], "k")
-    held = master(given[MASTER], name=MASTER, key="k", memory="64 MB")
-    return join(stream(given["stream"], name="stream", key="k"), held).dataframe(checkpoint=checkpoint)
+    held = table(given[MASTER], name=MASTER, key="k", memory="64 MB")
+    return enrich(stream(given["stream"], name="stream", key="k"), held).dataframe(checkpoint=checkpoint)
 
 
 def scan(task: SparkTask, given: Frames, _: str) -> DataFrame:

@@ -4,10 +4,11 @@ State is evicted by unique keys, punctuations and arrival order, not only by wat
 numpy, pandas and pyarrow; Spark, the command line and pictures are extras, loaded when they are used.
 """
 
-from streamjoin.api.enrich import Enriched, master
+from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import Joined, join, session, stream
 from streamjoin.declare.stream import closing, clustered, control, marked, ordered
 from streamjoin.enrich.tables.postgresql import postgresql
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 from streamjoin.errors import (
     BadInput,
@@ -72,6 +73,7 @@ __all__ = [
     "SpillAbove",
     "StateFormatError",
     "StreamJoinError",
+    "TableSource",
     "Timestamp",
     "UnboundedState",
     "ValueOriented",
@@ -79,12 +81,13 @@ __all__ = [
     "closing",
     "clustered",
     "control",
+    "enrich",
     "join",
     "marked",
-    "master",
     "ordered",
     "postgresql",
     "session",
     "sqlite",
     "stream",
+    "table",
 ]

@@ -23,22 +23,22 @@ from lab.semistream_local import (
     spec_of,
 )
 from lab.semistream_loop import BatchJoin, Loop, Stretch, Sums, tuples
-from lab.semistream_masters import Disk, master_batch
+from lab.semistream_masters import Disk, table_batch
 from streamjoin.demo.generators.zipf import ZipfStreams
 from streamjoin.errors import InvariantBroken
 
-ROWS, PIECES = 3_000, 6
-SMALL = Sizes(rows=ROWS, pieces=PIECES, memory=0.5, shift_rows=ROWS, whole_rows=200)
+ROWS, SEGMENTS = 3_000, 6
+SMALL = Sizes(rows=ROWS, segments=SEGMENTS, memory=0.5, shift_rows=ROWS, whole_rows=200)
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    return Bench(tmp_path_factory.mktemp("masters"))
+    return Bench(tmp_path_factory.mktemp("tables"))
 
 
 def loop(bench, form, w=100):
-    disk = bench.master(form, ROWS, PIECES)
-    made = Loop.of(form.says, spec_of(form, 4 * max(disk.piece_bytes)), disk, bench.batch_join(ROWS, 1.0))
+    disk = bench.table(form, ROWS, SEGMENTS)
+    made = Loop.of(form.says, spec_of(form, 4 * max(disk.segment_bytes)), disk, bench.batch_join(ROWS, 1.0))
     made.w = w
     return made
 
@@ -46,17 +46,17 @@ def loop(bench, form, w=100):
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_every_form_gives_the_batch_join_and_no_result_is_older_than_a_cycle(bench, form):
     one = loop(bench, form)
-    stretch = one.run(5 * PIECES)
+    stretch = one.run(5 * SEGMENTS)
     assert stretch.results > 1_000
-    assert 0 < stretch.mean_age < PIECES
-    assert stretch.worst_age < PIECES
+    assert 0 < stretch.mean_age < SEGMENTS
+    assert stretch.worst_age < SEGMENTS
     assert (stretch.hits > 0) is form.caches
     one.check()
 
 
 def test_an_answer_that_is_not_the_batch_joins_is_not_reported(bench):
     one = loop(bench, OURS)
-    one.run(PIECES)
+    one.run(SEGMENTS)
     one.found.add(0, 0, 1)
     with pytest.raises(InvariantBroken, match="nothing is reported"):
         one.check()
@@ -66,7 +66,7 @@ def test_sums_of_the_batch_join_are_those_of_its_pairs():
     streams = ZipfStreams(seed=3, rows=500)
     wanted, found = Sums(), Sums()
     BatchJoin(streams).add(wanted, tuples(streams, 100, 400))
-    pairs = streams.tuples(100, 400).join(streams.master_rows(0, 500), "k", join_type="inner")
+    pairs = streams.tuples(100, 400).join(streams.table_rows(0, 500), "k", join_type="inner")
     assert len(pairs) > 300
     found.add_results(pairs.select(["k", "id", "x", "m", "pad"]).combine_chunks().to_batches()[0])
     assert found == wanted
@@ -76,28 +76,28 @@ def test_so_many_tuples_are_taken_that_the_memory_is_full(bench):
     one = loop(bench, MESHJOIN)
     one.warm((0.5, 0.9, 0.9))
     used = one.join.division().total / one.join.spec.memory_bytes
-    assert used == pytest.approx(0.25 + 0.65 * 5 / 6, abs=0.03)  # a piece, and five of six chunks
-    assert one.join.counts.pieces_forced == 0
+    assert used == pytest.approx(0.25 + 0.65 * 5 / 6, abs=0.03)  # a segment, and five of six chunks
+    assert one.join.counts.segments_forced == 0
 
 
-def test_a_slow_disk_takes_its_time_for_pieces_and_pages(bench):
-    disk = Disk(bench.master(OURS, ROWS, PIECES).master, bytes_per_s=1e6)
+def test_a_slow_disk_takes_its_time_for_segments_and_pages(bench):
+    disk = Disk(bench.table(OURS, ROWS, SEGMENTS).table, bytes_per_s=1e6)
     began = time.perf_counter()
-    piece = disk.read(0)
-    assert time.perf_counter() - began >= piece.nbytes / 1e6
+    segment = disk.read(0)
+    assert time.perf_counter() - began >= segment.nbytes / 1e6
     began = time.perf_counter()
-    assert len(disk.find(0, piece.distinct_keys().slice(0, 10))) >= 10
+    assert len(disk.find(0, segment.distinct_keys().slice(0, 10))) >= 10
     assert time.perf_counter() - began >= 10 * 4096 / 1e6
     assert disk.costs.find_s_per_key == 4096 * disk.costs.read_s_per_byte
 
 
-def test_in_the_papers_form_pieces_are_not_in_order(bench):
-    paper, staged = (bench.master(form, ROWS, PIECES) for form in (SSBJ, OURS))
+def test_in_the_papers_form_segments_are_not_in_order(bench):
+    paper, staged = (bench.table(form, ROWS, SEGMENTS) for form in (SSBJ, OURS))
     assert paper.starts is None
     assert np.all(np.diff(staged.starts) > 0)
-    assert len(paper.piece_bytes) == PIECES
-    assert len(staged.piece_bytes) == pytest.approx(PIECES, abs=1)
-    rows = [sum(len(disk.read(i)) for i in range(len(disk.piece_bytes))) for disk in (paper, staged)]
+    assert len(paper.segment_bytes) == SEGMENTS
+    assert len(staged.segment_bytes) == pytest.approx(SEGMENTS, abs=1)
+    rows = [sum(len(disk.read(i)) for i in range(len(disk.segment_bytes))) for disk in (paper, staged)]
     assert rows == [ROWS, ROWS]
 
 
@@ -129,7 +129,7 @@ def stretch(rate):
 
 
 def test_the_least_memory_is_the_smallest_that_has_meshjoins_rate():
-    """MESHJOIN has a rate of 100 with half of the master data as memory, and of 300 with all of it."""
+    """MESHJOIN has a rate of 100 with half of the table as memory, and of 300 with all of it."""
     rates = {disk: {"meshjoin": [stretch(100)], "streamjoin": [stretch(900)]} for disk in local.DISKS}
     at_full = Compared(1.0, {}, rates)
     others = {
@@ -150,7 +150,7 @@ def test_the_sums_of_a_prepared_enrichment_are_those_of_its_files(tmp_path):
     data = spark.prepare(tmp_path, streams, {"long": 3, "short": 1}, batch_rows=300)
     for side, batches in (("long", 3), ("short", 1)):
         assert len(list((tmp_path / side).iterdir())) == batches
-        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
+        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "table"), "k", join_type="inner")
         id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
         check = np.array([spark.crc32(pad) for pad in rows["pad"].to_pylist()])
         mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())
@@ -178,8 +178,8 @@ def test_the_last_half_of_the_batches_with_rows_counts():
     }
 
 
-def test_master_rows_are_read_as_they_were_made():
-    table = ZipfStreams(seed=3, rows=50).master_rows(0, 50)
-    batch = master_batch(table)
+def test_table_rows_are_read_as_they_were_made():
+    table = ZipfStreams(seed=3, rows=50).table_rows(0, 50)
+    batch = table_batch(table)
     order = pa.array(np.argsort(batch.payload[0].to_numpy()))
     assert batch.data.take(order).column(3).equals(table["pad"].combine_chunks())

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark]
 
 
 def run_examples(of: object, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Run every example of a docstring, also those that are marked to be skipped; returns what they define."""
+    """Run every example of a docstring, those marked to be skipped too; returns what they define."""
     name = getattr(of, "__qualname__", str(of))
     test = doctest.DocTestParser().get_doctest(of.__doc__ or "", namespace, name, None, 0)
     assert test.examples, name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -25,14 +25,13 @@ from streamjoin.declare.stream import (
     column_names,
     duration_us,
 )
-from streamjoin.declare.table import Master
+from streamjoin.declare.table import Table
 from streamjoin.errors import InvalidJoin
 from streamjoin.local.chain import run_class
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.advice import advice
 from streamjoin.plan.chain import inner_of
 from streamjoin.plan.cost import Rate
-from streamjoin.plan.enrich.planner import plan_enrich
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.graph.order import plan_edges
 from streamjoin.plan.group_by import grouped
@@ -143,7 +142,7 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
         return arrow_schema(source), source
     if isinstance(source, Enriched):
         raise InvalidJoin(
-            f"stream {name!r}: of a join with master data give the results: its dataframe(checkpoint=…), or "
+            f"stream {name!r}: of a join with a table give the results: its dataframe(checkpoint=…), or "
             "locally its plan.spec.output, and push what it gives"
         )
     raise InvalidJoin(
@@ -161,36 +160,8 @@ def _with_schema(control: Control, name: str, *, on_spark: bool) -> Control:
     return replace(control, schema=schema)
 
 
-class JoinKeywords(TypedDict, total=False):
-    """The keywords of `join`."""
-
-    name: str
-    how: str
-    where: Any
-    goal: str
-    operator: str | None
-    driver: Any
-    order: Any
-    purge: Any
-    probe: Any
-    memory: Any
-    propagate: bool
-    buckets: int | None
-    strict: bool
-    on: str | Sequence[str] | None
-    rates: Mapping[str, Rate | float] | None
-
-
-@overload
-def join(*inputs: Stream, **options: Unpack[JoinKeywords]) -> Joined: ...
-@overload
 def join(
-    first: Stream, master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]
-) -> Enriched: ...
-@overload
-def join(master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]) -> Enriched: ...
-def join(
-    *inputs: Stream | Master,
+    *inputs: Stream,
     name: str = "join",
     how: str = "inner",
     where: Any = None,
@@ -206,10 +177,8 @@ def join(
     strict: bool = False,
     on: str | Sequence[str] | None = None,
     rates: Mapping[str, Rate | float] | None = None,
-) -> Joined | Enriched:
+) -> Joined:
     """Join two or more streams on their keys, matched by position; or `on` other columns.
-
-    One stream and one or more masters give an `Enriched`: the stream with columns of each table.
 
     `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
     few operators as possible, one after another in one query, in the order that is estimated to cost least.
@@ -234,14 +203,23 @@ def join(
     options = JoinOptions(
         name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
-    streams = [one for one in inputs if not isinstance(one, Master)]
-    if len(streams) < len(inputs):
-        return Enriched(plan_enrich(inputs, options, on=on, rates=rates))
+    _refuse_tables(inputs)
     if on is not None:
-        return Joined(plan_edges(streams, on, options, rates, _lifted))
+        return Joined(plan_edges(inputs, on, options, rates, _lifted))
     if rates is not None:
         raise InvalidJoin("rates= helps to order the operators of a join with on=; give it to explain()")
-    return Joined(plan_join(streams, options))
+    return Joined(plan_join(inputs, options))
+
+
+def _refuse_tables(inputs: Sequence[Any]) -> None:
+    tables = [one.name for one in inputs if isinstance(one, Table)]
+    if tables:
+        others = [one.name for one in inputs if isinstance(one, Stream)]
+        stream = others[0] if len(others) == 1 else "stream"
+        raise InvalidJoin(
+            f"{', '.join(tables)}: sj.join joins streams, not tables; use sj.enrich({stream}, "
+            f"{', '.join(tables)}){'' if len(others) < 2 else ' with the joined streams as its stream'}"
+        )
 
 
 def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:

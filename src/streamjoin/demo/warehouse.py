@@ -1,9 +1,9 @@
 """A warehouse: each order gets its customer, from a table of which memory holds a tenth.
 
-Orders come as a stream, customers are master data (TPC-H; an order's customer is drawn by Zipf's law, so some
-order far more often). Frequent customers come into the cache; every other order waits until the piece of the
-table with its customer is read, at most a few batches. In the middle a tenth of the customers move: orders
-that came before get the old address, those after it the new one, and the cache begins again.
+Orders come as a stream, customers are a table (TPC-H; an order's customer is drawn by Zipf's law, so some
+order far more often). Frequent customers come into the cache; every other order waits until the segment of
+the table with its customer is read, at most a few batches. In the middle a tenth of the customers move:
+orders that came before get the old address, those after it the new one, and the cache begins again.
 
 Worked number: 150,000 customers are 27 MB, and 5 batches may pass until an order is answered; so a batch
 reads 1/5 of the table, 6 MB, however many orders it has. Spark's own stream-static join reads all 27 MB.
@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streamjoin.api.enrich import Enriched, master
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import Enriched, enrich, table
+from streamjoin.api.join import stream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
 from streamjoin.errors import InvalidJoin, InvariantBroken
 from streamjoin.plot import Areas, Chart, Column
@@ -72,8 +72,8 @@ class Warehouse:
             path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(batch, path)
             os.utime(path, (1_000_000_000 + number,) * 2)  # Spark takes the oldest file first
-        for version, table in enumerate(made.customers, start=1):
-            _write_plain(table, made.customers_of(version))
+        for version, customers in enumerate(made.customers, start=1):
+            _write_plain(customers, made.customers_of(version))
         made.bring_in(1)
         return made
 
@@ -106,14 +106,14 @@ class Warehouse:
 
     def join(self, orders: Any = None, *, cycle_batches: int) -> Enriched:
         """Orders with their customers; `orders` is a DataFrame, or nothing for a run in this process."""
-        return join(
+        return enrich(
             stream(
                 self.orders[0].schema if orders is None else orders,
                 name="orders",
                 key=ORDER_KEY,
                 columns=_ORDERED,
             ),
-            master(
+            table(
                 str(self.table),
                 name="customers",
                 key=CUSTOMER_KEY,
@@ -174,7 +174,7 @@ class Seen:
     hits: int
     bytes_read: int
     waiting: int
-    piece_bytes: int
+    segment_bytes: int
     cache_bytes: int
     waiting_bytes: int
 
@@ -224,7 +224,7 @@ def run_local(warehouse: Warehouse, cycle_batches: int, tick: Callable[[int], No
                 counted["hits"] - before["hits"],
                 counted["bytes_read"] - before["bytes_read"],
                 held.waiting,
-                held.piece_bytes,
+                held.segment_bytes,
                 held.cache_bytes,
                 held.waiting_bytes + held.switching_bytes,
             )
@@ -326,11 +326,20 @@ def _batches(watched: Watched, warehouse: Warehouse) -> Table:
         caption="table: the version of the customers; hits: orders answered from the cache at once",
         caption_justify="left",
     )
-    names = ("batch", "table", "hits", "orders\nwaiting", "piece\nkB", "waiting\nkB", "cache\nkB", "read\nMB")
+    names = (
+        "batch",
+        "table",
+        "hits",
+        "orders\nwaiting",
+        "segment\nkB",
+        "waiting\nkB",
+        "cache\nkB",
+        "read\nMB",
+    )
     for name in (*names, "other\nMB"):
         table.add_column(name, justify="right")
     for number, (seen, other) in enumerate(zip(watched.batches, watched.other_bytes, strict=True)):
-        held = (seen.piece_bytes, seen.waiting_bytes, seen.cache_bytes)
+        held = (seen.segment_bytes, seen.waiting_bytes, seen.cache_bytes)
         table.add_row(
             str(number + 1),
             str(warehouse.version_at(number)),
@@ -347,7 +356,7 @@ def _batches(watched: Watched, warehouse: Warehouse) -> Table:
 def _pictures(watched: Watched, warehouse: Warehouse) -> Column:
     numbers, seen = list(range(1, len(watched.batches) + 1)), watched.batches
     held = {
-        "the piece being read": [one.piece_bytes / 1e3 for one in seen],
+        "the segment being read": [one.segment_bytes / 1e3 for one in seen],
         "orders that wait": [one.waiting_bytes / 1e3 for one in seen],
         "cached customers": [one.cache_bytes / 1e3 for one in seen],
     }

@@ -113,7 +113,7 @@ def _seen(progress: Any) -> Seen | None:
         int(found["hits"]),
         int(found["bytes_read"]),
         int(found["waiting"]),
-        int(found["piece_bytes"]),
+        int(found["segment_bytes"]),
         int(found["cache_bytes"]),
         int(found["waiting_bytes"]) + int(found["switching_bytes"]),
     )

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.enrich.operator import EnrichJoin
-from streamjoin.enrich.segments import StagedMaster, StagedVersion
+from streamjoin.enrich.segments import StagedBucket, StagedVersion
 from streamjoin.enrich.snapshot import restore, store
 from streamjoin.enrich.spec import END_OF_TIME, EnrichCounters, EnrichSpec
 from streamjoin.errors import InvariantBroken
@@ -38,10 +38,10 @@ STREAM, TICKS = 0, 1  # the inputs
 COUNTED = tuple(field.name for field in fields(EnrichCounters) if field.name != "rows")
 GAUGES = (
     "waiting",
-    "room",
+    "waiting_room",
     "versions",
     "cache_rows",
-    "piece_bytes",
+    "segment_bytes",
     "cache_bytes",
     "waiting_bytes",
     "switching_bytes",
@@ -79,14 +79,14 @@ class StagedVersions:
     """The opened versions of this worker; the least recently used are closed first."""
 
     def __init__(self, limit: int = 8) -> None:
-        self._opened: OrderedDict[tuple[str, int], StagedMaster] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, int], StagedBucket] = OrderedDict()
         self._limit = limit
 
-    def bucket(self, folder: Path, master: str, number: int) -> StagedMaster:
+    def bucket(self, folder: Path, table: str, number: int) -> StagedBucket:
         key = str(folder), number
         if key not in self._opened:
             known = next((one.owner for (path, _), one in self._opened.items() if path == key[0]), None)
-            self._opened[key] = (known or StagedVersion.open(folder, master)).bucket(number)
+            self._opened[key] = (known or StagedVersion.open(folder, table)).bucket(number)
             if len(self._opened) > self._limit:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(key)
@@ -159,7 +159,7 @@ class EnrichBucket:
         return [sum(share.null_keys for share in received.shares)]
 
     def gauges(self, operator: EnrichJoin) -> list[int]:
-        state = [operator.waiting, operator.in_room, len(operator.readings), len(operator.cache)]
+        state = [operator.waiting, operator.in_waiting_room, len(operator.scans), len(operator.cache)]
         return [*state, *astuple(operator.division()), operator.spec.memory_bytes]
 
     def _answers(self, join: EnrichJoin, received: ReceivedRows, label: int) -> Iterator[pa.RecordBatch]:
@@ -169,7 +169,7 @@ class EnrichBucket:
             yield from join.process(share.rows)
             if share.unkeyed is not None:
                 rows = np.arange(len(share.unkeyed))
-                yield from join.leave(share.unkeyed, rows, join.newest.master.version)
+                yield from join.leave(share.unkeyed, rows, join.newest.table.version)
         times = [share.latest_us for share in received.shares if share.latest_us is not None]
         if times:
             yield from join.advance(max(times))
@@ -178,7 +178,7 @@ class EnrichBucket:
             yield from join.finish()
             yield from join.advance(END_OF_TIME)
 
-    def _table(self, version: str, label: int) -> StagedMaster:
+    def _table(self, version: str, label: int) -> StagedBucket:
         return VERSIONS.bucket(Path(self.folder) / version, self.table, self.labels.index(label))
 
 
