@@ -1,4 +1,4 @@
-"""Rows that break what was declared: late, without time, after a promise, a second of a unique key.
+"""Rows that break what was declared: late, without time, after a punctuation, a second of a unique key.
 They are counted and dropped, kept or fatal, as declared; never silently joined wrong, never lost.
 """
 
@@ -315,7 +315,7 @@ def failing(error, message, joined, *steps):
         ),
         (
             sj.PunctuationViolated,
-            r"the row at offset 2 \(k=3\) came after a promise .*, which is in an earlier batch",
+            r"the row at offset 2 \(k=3\) came after a punctuation .*, which is in an earlier batch",
             lambda: plain(a={"arrival": sj.clustered(), **FAIL}),
             [("a", "k x\n3 10\n4 11"), ("a", "k x\n3 12")],
         ),
@@ -357,7 +357,7 @@ def test_fail_names_both_positions_where_a_sequence_tells_them():
     ended = stream("a", "k x end:bool p n", punctuation=sj.marked("end"), **sequence)
     twice = stream("a", "k x p n", unique=True, **sequence)
     rows = "k x end p n\n1 10 false 0 4\n1 - true 0 6\n1 11 false 0 9"
-    at = r"the row at offset 9 \(k=1\) came after a promise .*, which is at offset 6;"
+    at = r"the row at offset 9 \(k=1\) came after a punctuation .*, which is at offset 6;"
     failing(sj.PunctuationViolated, at, sj.join(ended, stream("b", "k y")), ("a", rows))
     at = r"the row at offset 9 \(k=1\) is a second tuple .* the first is the row at offset 4;"
     failing(

@@ -138,8 +138,10 @@ def play(data: Data, seed: int, *, like_one: bool) -> Counter[tuple[Any, ...]]:
         below = {i: chain.below.tasks(i, batch[name], COLUMNS[name]) for i, name in enumerate("ab")}
         answer.update(chain.step(below, chain.above.tasks(1, batch["c"], COLUMNS["c"])))
         tell(local, batch)
-        if not any(join.range_propagation.untold for join in chain.below.joins):  # all have told the same
-            assert not any(join.partial_punctuations[0].patterns for join in chain.above.joins)
+        if not any(
+            join.state.range_propagation.unsent for join in chain.below.joins
+        ):  # all have sent the same
+            assert not any(join.state.partial_punctuations[0].patterns for join in chain.above.joins)
         if like_one:
             held = dict(zip(["a", "b", "ab", "c"], chain.below.held() + chain.above.held(), strict=True))
             assert held == dict(local.state().rows)

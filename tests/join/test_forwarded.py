@@ -10,7 +10,7 @@ import pytest
 
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.join.forwarded import ForwardedPunctuations, punctuation_rows
+from streamjoin.join.forwarded_punctuations import ForwardedPunctuations, punctuation_rows
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.sorted_runs import RunNames, SortedRuns
 

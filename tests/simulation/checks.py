@@ -170,7 +170,7 @@ class _Checker:
             self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
             wanted = (len(side.single), len(side.seen), len(side.partial_punctuations), len(side.waiting))
             self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
-        known = len(self.player.run.join.propagated)
+        known = len(self.player.run.join.state.propagated)
         self._same("memory of promises", known, len(self.model.propagated), "announced keys")
 
     def _counters(self, names: list[str]) -> None:

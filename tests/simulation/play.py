@@ -22,7 +22,7 @@ import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.stream import Stream
 from streamjoin.join.outputs import FinishedKeys, Output, Results
-from streamjoin.join.persistence.snapshot import _facts
+from streamjoin.join.persistence.snapshot import json_parts
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.planner import Plan
@@ -396,8 +396,12 @@ class Player:
         """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
         join = self.run.join
         closed_keys = join.closed_keys[number]
-        known = len(closed_keys.constants), len(closed_keys.seen), len(join.partial_punctuations[number])
-        return *known, len(join.scheduled[number])
+        known = (
+            len(closed_keys.constants),
+            len(closed_keys.seen),
+            len(join.state.partial_punctuations[number]),
+        )
+        return *known, len(join.state.scheduled[number])
 
 
 def _known(run: LocalRun) -> list[Any]:
@@ -405,9 +409,9 @@ def _known(run: LocalRun) -> list[Any]:
     followers = [follower for follower in run.join.followers if follower is not None]
     followed = [(repr(each.state().to_pylist()), each.widest_slack) for each in followers]
     counted = [intake.arrived for intake in run._intakes]
-    facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
+    parts = {name: part for name, part in json_parts(run.join).items() if "arrival_order" not in name}
     summary = run.state()
-    return [facts, followed, counted, summary.rows, summary.closed_keys, summary.deferred, summary.groups]
+    return [parts, followed, counted, summary.rows, summary.closed_keys, summary.deferred, summary.groups]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

@@ -132,7 +132,7 @@ def test_an_empty_set_has_no_key():
 @pytest.mark.parametrize("dtype", [pa.list_(pa.int64()), pa.struct([("x", pa.int64())]), pa.null()], ids=str)
 def test_keys_without_an_order_have_no_ranges(dtype):
     assert not orderable(dtype)
-    with pytest.raises(sj.BadInput, match="has no meaning; promise single keys"):
+    with pytest.raises(sj.BadInput, match="has no meaning; punctuate single keys"):
         ClosedRanges(dtype).add(between(1, 5))
 
 

@@ -11,7 +11,7 @@ IDENTITY = {"inputs": ["news", "access"], "key types": ["int64"], "unique": ["ne
 
 
 def entry(name, rows=10, tombstones=None, matched=None, collided=False):
-    return RunEntry(name, rows, rows * 16, collided, tombstones, matched)
+    return RunEntry(name, rows, rows * 16, collided, (-5, 9), (0, 0), tombstones, matched)
 
 
 def flags(rows, *chosen):
@@ -31,7 +31,7 @@ def test_a_manifest_comes_back_as_it_was():
             "s1": [],
             "p0c": [[entry("3-p0c-1-dd", rows=3, matched=flags(3, 1))]],
         },
-        {"step": 7, "own progress": [-(1 << 62), 5], "ranges": [[-(1 << 200), {"hex": "00ff"}]]},
+        {"counters": {"step": 7}, "watermarks": [-(1 << 62), 5], "ranges": [[-(1 << 200), {"hex": "00ff"}]]},
     )
     found = Manifest.decode(told.encode())
     assert (found.identity, found.facts) == (told.identity, told.facts)

@@ -260,7 +260,7 @@ def test_an_index_counts_as_memory_and_goes_with_the_rows():
     alone = run.resident_bytes
     match(sorted_batch(range(5000)), run)
     assert run.resident_bytes > alone
-    run.leave_memory()
+    run.unload()
     assert not indexed(run)
     assert run.asked == 0
 

@@ -73,7 +73,7 @@ class TimeOrder:
 
     @classmethod
     def of(cls, times: Ints, start: Ints, count: Ints) -> TimeOrder | None:
-        """Of one stretch of rows for each key; None where key and time do not fit one code."""
+        """Of one range of rows for each key; None where key and time do not fit one code."""
         key, rows = expand(start, count)
         time = times[rows]
         if len(time) == 0:
