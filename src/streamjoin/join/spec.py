@@ -46,9 +46,7 @@ class InputSpec:
     uses_punctuations: bool = True  # False for operators that know no punctuations
     closes: str | None = None  # what closes keys on it, in words
     forwarded: tuple[int, ...] = ()  # payload columns of which punctuations are forwarded to a later operator
-    later: tuple[
-        tuple[int, ...], ...
-    ] = ()  # keys there, as numbers of columns: key, then forwarded
+    later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: key, then forwarded
 
     @property
     def span_us(self) -> int | None:

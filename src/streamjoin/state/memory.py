@@ -76,9 +76,7 @@ class MemoryManager:
     def fetch(self, run: Run) -> Batch:
         """The rows of a run that is not in memory."""
         if self.run_store is None or run.stored_as is None:
-            raise InvariantBroken(
-                f"run {run.name} is neither in memory nor stored; please report this"
-            )
+            raise InvariantBroken(f"run {run.name} is neither in memory nor stored; please report this")
         run.loaded = batch = self.run_store.load(run.stored_as, run.layout)
         if self.limit_bytes is not None:
             for run_ in list(self._transient):

@@ -71,9 +71,7 @@ class Run:
         if self.loaded is not None:
             return self.loaded
         if self.memory_manager is None:
-            raise InvariantBroken(
-                f"run {self.name} is neither in memory nor stored; please report this"
-            )
+            raise InvariantBroken(f"run {self.name} is neither in memory nor stored; please report this")
         return self.memory_manager.fetch(self)
 
     @property
@@ -300,9 +298,7 @@ class Hit:
             return np.ones(len(self.start), np.bool_)
         if 4 * int(self.count.sum()) > len(tombstones):
             evicted_before = np.concatenate(([0], np.cumsum(tombstones)))
-            present: Mask = (
-                evicted_before[self.start + self.count] - evicted_before[self.start] < self.count
-            )
+            present: Mask = evicted_before[self.start + self.count] - evicted_before[self.start] < self.count
             return present
         parent, _ = self.live()
         return any_by_group(np.ones(len(parent), np.bool_), parent, len(self.start))
