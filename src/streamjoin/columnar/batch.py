@@ -1,4 +1,4 @@
-"""Rows as Arrow columns with key hash and time: what every kernel, run and operator works on.
+"""Batch: rows as Arrow columns with key hash and time; what every kernel, run and operator works on.
 
 A `Batch` is one Arrow record batch in a fixed physical layout:
 
@@ -10,7 +10,7 @@ A `Batch` is one Arrow record batch in a fixed physical layout:
 
 Positional names keep user columns out of the way. A batch that was `sorted()` is ascending by
 `h`, and rows of one key are adjacent even where two keys share a hash, so a *group* (a maximal
-stretch of rows of one key) is known by its first row. Worked number: keys 7 7 3 with hashes
+range of rows of one key) is known by its first row. Worked number: keys 7 7 3 with hashes
 9 9 2 sort to 3 7 7; groups start at rows 0 and 1.
 """
 

@@ -1,4 +1,4 @@
-"""What is left of one input's share of a batch, in the order in which it must be worked through.
+"""Input queues: the rows and punctuations of one input in a batch that are not processed yet, in order.
 
 A punctuation is handed out once all rows before it are. Without positions, or where rows of several
 source partitions are mixed, that means: after the last row.
@@ -20,7 +20,7 @@ from streamjoin.state.sorted_runs import SortedRuns
 
 @dataclass
 class Standing:
-    """How the join stands while a batch is worked through."""
+    """The state sizes and selectivities that a driver may know while a batch is processed."""
 
     sides: Sequence[SortedRuns]
     measured: Selectivities = field(default_factory=lambda: Selectivities(0))

@@ -1,4 +1,4 @@
-"""Arrivals on their way to a hash bucket: split, as bytes, and put together again.
+"""Wire format: arrivals on their way to a hash bucket; split by bucket, as bytes, and put together again.
 
 A bucket is a slice of the hash space: bucket = floor((h + 2^63) * buckets / 2^64). So rows sorted
 by hash are sorted by bucket too, and splitting is cutting. Punctuations of single keys travel with

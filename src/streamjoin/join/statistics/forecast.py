@@ -1,4 +1,4 @@
-"""What the cost model needs, measured while the join runs, and the forecast that follows from it.
+"""Forecast: the inputs of the cost model, measured while the join runs, and the state size that they predict.
 
 For input i: rows per unit of time, how long its tuples stay needed (`lifetimes`), and when its window
 or ttl ends their stay at the latest. The clock is event time where every input has one, else the number

@@ -1,4 +1,4 @@
-"""How long tuples stay needed: survival curves, and a sample of live tuples that finds them out.
+"""Tuple lifetimes: survival curves of tuples, estimated from a sample of live ones.
 
 A tuple is born at the end of the batch in which it came and dies at the end of the batch in which the
 punctuations of all other inputs purge it; so its life is the time between, and zero where it was not even

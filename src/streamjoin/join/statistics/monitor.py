@@ -1,4 +1,4 @@
-"""The constraint monitor: what the live data keeps of what was declared, and what it would keep beside.
+"""Constraint monitor: which declared constraints the live data satisfies, and which others it would.
 
 It looks at samples, so that it costs little. Of each input: the keys with the smallest hashes, with
 how often each has come (a uniform sample of the distinct keys, however many there are); and at the
