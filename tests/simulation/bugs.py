@@ -73,7 +73,7 @@ def purge_when_one_input_is_closed() -> Any:
 
 @bug
 def invalidated_at_the_bound() -> Any:
-    """A row goes when progress reaches its window's end, not when it is past it."""
+    """A row is evicted when the watermark reaches its window's end, not when it is past it."""
     good = Eviction._invalidate
 
     def invalidate(self: Eviction, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
@@ -91,7 +91,7 @@ def stale_rows_are_stored() -> Any:
 
 @bug
 def expired_at_the_bound() -> Any:
-    """A row goes when progress reaches the end of its time to live, not when it is past it."""
+    """A row is evicted when the watermark reaches the end of its ttl, not when it is past it."""
     good = Eviction._expire
 
     def expire(self: Eviction, i: int, before_us: int, touched: list[Any]) -> Any:
@@ -146,7 +146,7 @@ def index_finds_one_row_of_a_key() -> Any:
 
 
 @bug
-def dead_rows_are_gathered() -> Any:
+def tombstoned_rows_are_gathered() -> Any:
     good = probe._gathered
 
     def gathered(hits: list[Hit], groups: int, layout: Any) -> Any:
@@ -156,7 +156,7 @@ def dead_rows_are_gathered() -> Any:
 
 
 @bug
-def dead_rows_are_probed() -> Any:
+def tombstoned_rows_are_probed() -> Any:
     good = Probe._sources
 
     def sources(self: Probe, other: int, *, gather: bool) -> Any:
@@ -181,7 +181,7 @@ def last_frame_is_lost() -> Any:
 
 
 @bug
-def matched_flags_are_lost_in_a_merge() -> Any:
+def matched_flags_are_lost_in_compaction() -> Any:
     good = side._compacted
 
     def parts(*given: Any) -> Any:
@@ -210,7 +210,7 @@ def null_keys_do_not_leave_padded() -> Any:
 
 
 @bug
-def a_key_is_announced_while_padded_rows_may_follow() -> Any:
+def a_key_is_propagated_while_padded_rows_may_follow() -> Any:
     good = Eviction.purge
 
     def purge(self: Eviction, keys: Any, new: Any = None) -> Any:
@@ -250,7 +250,7 @@ def the_condition_is_tested_on_every_other_row() -> Any:
 
 
 @bug
-def groups_without_tuples_are_not_found_by_wide_promises() -> Any:
+def groups_without_tuples_are_not_found_by_ranges() -> Any:
     good = Eviction._key_sides
 
     def without_groups(self: Eviction) -> Any:
@@ -327,7 +327,7 @@ def rows_that_wait_are_forgotten() -> Any:
 
 
 @bug
-def an_awaited_promise_acts_before_its_rows() -> Any:
+def an_awaited_punctuation_acts_before_its_rows() -> Any:
     def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
         yield from self.eviction.close(i, keys, patterns)
         yield from self._join(i, rows)
@@ -343,7 +343,7 @@ def _without_last(part: MarkedRows) -> MarkedRows:
 
 
 @bug
-def merge_loses_a_row() -> Any:
+def compaction_loses_a_row() -> Any:
     good = side._compacted
 
     def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
@@ -354,7 +354,7 @@ def merge_loses_a_row() -> Any:
 
 
 @bug
-def compaction_resurrects_dead_rows() -> Any:
+def compaction_resurrects_tombstoned_rows() -> Any:
     good = side._compacted
 
     def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
@@ -363,7 +363,7 @@ def compaction_resurrects_dead_rows() -> Any:
     return patch.object(side, "_compacted", parts)
 
 
-# Promises
+# Punctuations
 
 
 @bug
@@ -384,7 +384,7 @@ def ranges_swallow_the_gap() -> Any:
 
 
 @bug
-def promise_closes_the_next_input() -> Any:
+def punctuation_closes_the_next_input() -> Any:
     good = Eviction.close
 
     def close(self: Eviction, i: int, keys: Any, patterns: Any) -> Any:
@@ -399,7 +399,7 @@ def any_pattern_covers_any_other() -> Any:
 
 
 @bug
-def announced_keys_are_not_remembered() -> Any:
+def propagated_keys_are_not_remembered() -> Any:
     good = SortedRuns.append
 
     def append(self: SortedRuns, rows: Any, matched: Any = None) -> None:
@@ -420,24 +420,24 @@ def finished_keys_are_forgotten_though_still_open() -> Any:
 
 
 @bug
-def pledges_are_counted_without_partitions() -> Any:
+def partial_punctuations_act_at_once() -> Any:
     return patch.object(PartialPunctuations, "fulfilled", lambda self, keys, at: (keys, at))
 
 
 @bug
-def promises_act_before_their_rows() -> Any:
+def punctuations_act_before_their_rows() -> Any:
     return patch.object(InputQueue, "_due", lambda self, at, count: np.zeros(count, np.int64))
 
 
 @bug
-def scheduled_promises_act_at_their_time() -> Any:
-    """Not only once progress is past it."""
+def scheduled_punctuations_act_at_their_time() -> Any:
+    """Not only once the watermark is past it."""
     good = ScheduledPunctuations.due
     return patch.object(ScheduledPunctuations, "due", lambda self, before_us: good(self, before_us + 1))
 
 
 @bug
-def an_ended_input_keeps_its_scheduled_promises() -> Any:
+def an_ended_input_keeps_its_scheduled_punctuations() -> Any:
     good = ScheduledPunctuations.due
 
     def due(self: ScheduledPunctuations, before_us: int) -> Any:
@@ -447,7 +447,7 @@ def an_ended_input_keeps_its_scheduled_promises() -> Any:
 
 
 @bug
-def scheduled_promises_outlive_their_key() -> Any:
+def scheduled_punctuations_outlive_their_key() -> Any:
     return patch.object(ScheduledPunctuations, "forget", lambda self, keys: None)
 
 
@@ -476,7 +476,7 @@ def unique_tie_broken_the_other_way() -> Any:
 
 
 @bug
-def rows_after_their_own_promise_are_let_in() -> Any:
+def rows_after_their_own_punctuation_are_admitted() -> Any:
     return patch.object(Arrivals, "after_own_punctuation", lambda self: np.zeros(len(self.rows), np.bool_))
 
 
@@ -609,7 +609,7 @@ def snapshot_forgets_scheduled_patterns() -> Any:
 
 
 @bug
-def snapshot_forgets_progress() -> Any:
+def snapshot_forgets_watermarks() -> Any:
     def forget(join: StreamJoin) -> None:
         join.state.watermarks.current = [NO_WATERMARK] * len(join.watermarks)
 
@@ -617,7 +617,7 @@ def snapshot_forgets_progress() -> Any:
 
 
 @bug
-def snapshot_forgets_dead_flags() -> Any:
+def snapshot_forgets_tombstones() -> Any:
     good = snapshot.run_of
     return patch.object(
         snapshot, "run_of", lambda entry, *where: good(replace(entry, tombstones=None), *where)
@@ -669,23 +669,23 @@ def fetched_rows_are_cut_short() -> Any:
     return patch.object(MemoryManager, "fetch", fetch)
 
 
-# Joining that waits: only conforming streams show these, see `tests.join.test_properties`
+# Deferred matches: only conforming streams show these, see `tests.join.test_properties`
 
 
-def pairs_that_were_seen_are_given_again() -> Any:
+def matches_that_were_made_are_made_again() -> Any:
     def missed(probe_: Probe, frame: Any, arrived: Any) -> Any:
         return np.ones(len(frame[0][1]), np.bool_)
 
     return patch.object(deferral, "_missed", missed)
 
 
-def a_promise_does_not_wait_for_pairs_that_are_owed() -> Any:
+def a_purge_does_not_wait_for_deferred_matches() -> Any:
     return patch.object(Eviction, "_without_deferred", lambda self, keys, new: keys)
 
 
-def a_window_does_not_wait_for_pairs_that_are_owed() -> Any:
+def a_watermark_does_not_wait_for_deferred_matches() -> Any:
     return patch.object(Eviction, "_not_deferred", lambda self, run_, rows: rows)
 
 
-def rows_that_owe_are_dropped() -> Any:
+def rows_with_deferred_matches_are_dropped() -> Any:
     return patch.object(StreamJoin, "_keep_for_deferred", lambda self, i, rows, stored: stored)

@@ -1,7 +1,7 @@
 """A script carried out by the library: declarations become streams, rows become Arrow tables.
 
 `Player` does one operation at a time and hands back what the library gave, in the order in which
-the operator emitted it: results and announcements are told apart only there.
+the operator emitted it: results and propagated keys are told apart only there.
 """
 
 from __future__ import annotations
@@ -393,15 +393,11 @@ class Player:
         return found
 
     def remembered(self, number: int) -> tuple[int, int, int, int]:
-        """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
-        join = self.run.join
-        closed_keys = join.closed_keys[number]
-        known = (
-            len(closed_keys.constants),
-            len(closed_keys.seen),
-            len(join.state.partial_punctuations[number]),
-        )
-        return *known, len(join.state.scheduled[number])
+        """Single keys that an input has closed, seen and partially closed; its scheduled punctuations."""
+        state = self.run.join.state
+        closed_keys = state.closed_keys[number]
+        known = len(closed_keys.constants), len(closed_keys.seen), len(state.partial_punctuations[number])
+        return *known, len(state.scheduled[number])
 
 
 def _known(run: LocalRun) -> list[Any]:

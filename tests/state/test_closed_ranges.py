@@ -198,7 +198,7 @@ def test_a_gap_that_holds_a_value_stays_open():
     assert contains(closed, ["a", "az", "b", "b\0", "c"]) == [True, True, False, True, True]
 
 
-def test_promises_in_order_need_one_range():
+def test_punctuations_in_order_need_one_range():
     closed = ClosedRanges(pa.int64())
     for i in range(1_000):
         closed.add(between(i, i))

@@ -1,4 +1,4 @@
-"""The manifest: which runs live and what of them is dead; and a restart as another join refused."""
+"""The manifest: which runs live and what of them is tombstoned; and a restart as another join refused."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_flags_of_any_length(rows):
 
 
 def test_it_is_small():
-    """A hundred runs of a million rows, some dead: what is written at every batch."""
+    """A hundred runs of a million rows, some tombstoned: what is written at every batch."""
     tombstones = flags(1_000_000, *range(0, 1_000_000, 1_000))
     runs = [entry(f"{i}-s0-1-aaaaaaaa", rows=1_000_000) for i in range(99)]
     told = Manifest(IDENTITY, {"s0": [[*runs, entry("x", rows=1_000_000, tombstones=tombstones)]]})

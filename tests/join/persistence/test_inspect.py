@@ -41,7 +41,7 @@ def auctions() -> sj.Joined:
     return sj.join(auction, bid)
 
 
-def test_a_tuple_waits_for_a_promise_or_for_event_time() -> None:
+def test_a_tuple_waits_for_a_punctuation_or_for_event_time() -> None:
     run = Story(auctions())
     run.push("auction", "id t item\n180 0 a\n181 3600 b")
     run.push("bid", "id t price end\n180 7200 5 false\n182 7200 6 false")
@@ -62,7 +62,7 @@ def test_a_tuple_waits_for_a_promise_or_for_event_time() -> None:
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("unique keys seen", 1)]
 
 
-def test_a_promise_is_remembered_until_the_other_input_makes_it_too() -> None:
+def test_a_punctuation_is_remembered_until_the_other_input_makes_it_too() -> None:
     run = Story(auctions())
     run.push("bid", "id t price end\n180 0 - true\n181 0 - true")
     assert kept(run, 1) == [StateEntries("closed keys", 2, ("auction",), keys=("181", "180"))]
@@ -87,7 +87,7 @@ def test_of_several_inputs_one_that_holds_nothing_is_enough() -> None:
 
 
 @unbounded_is_meant
-def test_ranges_pledges_and_waiting_promises_are_named() -> None:
+def test_ranges_partial_and_scheduled_punctuations_are_named() -> None:
     control = sj.control(stream("x", "k over:time").schema, time="over")
     a = stream("a", "k x t:time", time="t", lateness="0 seconds", punctuation=control)
     b = stream("b", "k y end:bool p:str o", sequence=["p", "o"], punctuation=sj.marked("end", partitions=2))
@@ -171,7 +171,7 @@ def test_what_is_named_lets_go(part: int) -> None:
     for seed in range(part * 30, part * 30 + 30):
         player = Player(script(seed))
         if player.script.settings.operator is not None:
-            continue  # some presets take no notice of promises
+            continue  # some presets take no notice of punctuations
         for operation in player.script.operations:
             if isinstance(operation, Finish):
                 break

@@ -1,8 +1,9 @@
 """A state cut into other buckets goes on as if it had always been cut so.
 
 Scripts of the simulation (`tests.simulation.generate`: windows, lateness, unique keys, orders of arrival,
-promises of every pattern, pledges, control sources, violations, every join type) are played once in one
-piece and once in hash buckets whose number changes again and again. Every operation must give the same.
+punctuations of every pattern, partial punctuations, control sources, violations, every join type) are
+played once in one piece and once in hash buckets whose number changes again and again. Every operation must
+give the same.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def test_a_planted_bug_is_seen_by_the_check_after_cutting(
             deque(map(play, range(60)), maxlen=0)
 
 
-def test_promises_that_wait_to_be_carried_out_go_with_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_punctuations_that_wait_for_the_purge_go_with_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     a = stream("a", "k x end:bool", punctuation=sj.marked("end"))
     b = stream("b", "k y end:bool", punctuation=sj.marked("end"))
     plan = sj.join(a, b, purge=sj.PurgeEvery(100)).plan

@@ -20,7 +20,7 @@ def hashes(first, count):
 
 
 def followed(lives_in_steps, steps, rows=40, stay=FOR_EVER, stored=1.0):
-    """Each step brings `rows` keys of one tuple, let go of after so many steps (a function of the key)."""
+    """Each step brings `rows` keys of one tuple, evicted after so many steps (a function of the key)."""
     found = Lives()
     for step in range(steps):
         keys = hashes(step * rows, rows)
@@ -65,7 +65,7 @@ def test_what_was_dropped_on_arrival_was_never_held():
 
 
 def test_the_living_count_for_the_ages_they_have_reached():
-    """Half of the keys are never let go of; nobody waits for the end to know."""
+    """Half of the keys are never evicted; nobody waits for the end to know."""
     lives, clock = followed(lambda keys: np.where(keys % 2, 10_000, 3), steps=80)
     life = lives.life(clock)
     assert life.lasting == pytest.approx(0.5, rel=0.1)
