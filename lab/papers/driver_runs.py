@@ -32,12 +32,13 @@ from streamjoin.errors import InvariantBroken
 from streamjoin.join.strategies.driver import (
     Adaptive,
     ConsumptionRate,
+    Driver,
     InitialOutput,
     OutputRate,
+    Queue,
     RoundRobin,
     Timestamp,
 )
-from streamjoin.join.strategies.protocols import Driver, Queue
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState
 

@@ -27,8 +27,7 @@ from lab.papers.news_runs import (
     time_ratio,
 )
 from lab.parts import Context, Figure, Part, Table
-from streamjoin.join.strategies.driver import Priority, RandomInput
-from streamjoin.join.strategies.protocols import Driver
+from streamjoin.join.strategies.driver import Driver, Priority, RandomInput
 from streamjoin.join.strategies.purge import PurgeEvery
 from streamjoin.local.join import LocalRun
 from streamjoin.plot import Chart, Panels

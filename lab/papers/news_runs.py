@@ -29,7 +29,7 @@ from streamjoin.api.join import join, stream
 from streamjoin.declare.stream import marked
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
 from streamjoin.errors import InvariantBroken
-from streamjoin.join.strategies.protocols import Driver, Queue
+from streamjoin.join.strategies.driver import Driver, Queue
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState
 

@@ -51,7 +51,7 @@ def test_the_worked_number():
 )
 def test_keys_that_share_a_hash_are_kept_apart(hashes, keys, groups):
     given = batch(hashes, keys)
-    for found in (given.sorted(), given.sorted(in_stretches=True), given.take(given.sort_order())):
+    for found in (given.sorted(), given.sorted(in_runs=True), given.take(given.sort_order())):
         assert_well_sorted(found, given)
         pairs = list(zip(found.groups.start.tolist(), found.groups.count.tolist(), strict=True))
         assert pairs == groups
@@ -92,7 +92,7 @@ def test_what_is_sorted_is_left_as_it_is():
 
 def test_stretches_one_after_another():
     given = batch([1, 4, 7, 2, 4, 9], [1, 4, 7, 2, 4, 9])
-    found = given.sorted(in_stretches=True)
+    found = given.sorted(in_runs=True)
     assert keys_of(found) == [1, 2, 4, 4, 7, 9]
     assert found.payload[0].to_pylist() == ["0", "3", "1", "4", "2", "5"]
 

@@ -7,7 +7,7 @@ from streamjoin.columnar.match import (
     any_by_group,
     bounded_slices,
     expand,
-    find_stretches,
+    find_ranges,
     match_repeated,
     match_unique,
 )
@@ -78,7 +78,7 @@ def test_matching_equals_two_loops(seed):
     ],
 )
 def test_values_without_repeats_in_values_with(left, right, expected):
-    found, start, count = find_stretches(left, right)
+    found, start, count = find_ranges(left, right)
     assert list(zip(found.tolist(), start.tolist(), count.tolist(), strict=True)) == expected
 
 

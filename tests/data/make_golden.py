@@ -1,7 +1,7 @@
 """A state that later versions must still read: `python -m tests.data.make_golden` writes it.
 
-The story has two inputs with windows, a range, single promises, pledges of one partition, dead rows,
-a key announced early and keys of a unique input. Its first half made the file; its second half must
+The story has two inputs with windows, a range, single punctuations, partial punctuations, tombstoned
+rows, a key propagated early and keys of a unique input. Its first half made the file; its second half must
 go on from the file as it would have gone on without a stop. Write a new file only together with a
 new format version, and keep the old file and its reader.
 """
@@ -52,12 +52,12 @@ def first_half(run: Story) -> list[list[tuple]]:
                7  40 9.5   false p    3
                8  44 7.0   false q    2""",
         ),
-        run.punctuate("bid", id=2),  # auction 2 is over: its tuple is dead
+        run.punctuate("bid", id=2),  # auction 2 is over: its tuple is purged
         run.punctuate("bid", id=sj.between(100, 200)),  # these will have no bids
-        run.punctuate("auction", id=8),  # an auction that never was: announced early
+        run.punctuate("auction", id=8),  # an auction that never was: propagated early
         run.push(
             "bid", "id t price end part o\n 1 - - true p 4\n 3 - - true q 3"
-        ),  # pledges of one partition
+        ),  # partial punctuations of one partition
     ]
 
 

@@ -1,4 +1,4 @@
-"""Rows that break what was declared: late, without time, after a promise, a second of a unique key.
+"""Rows that break what was declared: late, without time, after a punctuation, a second of a unique key.
 They are counted and dropped, kept or fatal, as declared; never silently joined wrong, never lost.
 """
 
@@ -30,7 +30,7 @@ def plain(a=None, b=None, columns="k x"):
 # ---------------------------------------------------------------- late
 
 
-def test_a_row_before_the_progress_of_its_input_is_late(story):
+def test_a_row_before_the_watermark_of_its_input_is_late(story):
     run = story(timed())
     run.push("a", "k t x\n9 100 1")
     run.push("b", "k t y\n1 95 2")
@@ -127,7 +127,7 @@ def test_a_second_tuple_of_a_unique_key_is_a_violation(story):
     assert run.count("a_duplicate_key") == 1
 
 
-def test_a_second_tuple_is_told_from_one_after_a_promise(story):
+def test_a_second_tuple_is_told_from_one_after_a_punctuation(story):
     run = story(plain(a={"unique": True}))
     run.push("a", "k x\n1 10")
     run.punctuate("a", k=[1, 2])
@@ -236,12 +236,12 @@ def test_kept_a_second_tuple_joins_and_is_reported(story):
     run = story(plain(a={"unique": True, **KEEP}))
     run.push("a", "k x\n1 10")
     run.push("b", "k y\n1 100")
-    assert run.push("a", "k x\n1 11") == NOTHING  # b's tuple was let go: the key was said to be unique
+    assert run.push("a", "k x\n1 11") == NOTHING  # b's tuple was evicted: the key was said to be unique
     assert run.violations() == [("a", "duplicate_key", 1, 11)]
     assert run.push("b", "k y\n1 101") == [(1, 10, 101), (1, 11, 101)]
 
 
-def test_kept_a_tuple_after_its_promise_joins_while_its_key_is_unfinished(story):
+def test_kept_a_tuple_after_its_punctuation_joins_while_its_key_is_unfinished(story):
     run = story(plain(a=KEEP))
     run.push("a", "k x\n1 10")
     run.punctuate("a", k=1)
@@ -315,7 +315,7 @@ def failing(error, message, joined, *steps):
         ),
         (
             sj.PunctuationViolated,
-            r"the row at offset 2 \(k=3\) came after a promise .*, which is in an earlier batch",
+            r"the row at offset 2 \(k=3\) came after a punctuation .*, which is in an earlier batch",
             lambda: plain(a={"arrival": sj.clustered(), **FAIL}),
             [("a", "k x\n3 10\n4 11"), ("a", "k x\n3 12")],
         ),
@@ -357,7 +357,7 @@ def test_fail_names_both_positions_where_a_sequence_tells_them():
     ended = stream("a", "k x end:bool p n", punctuation=sj.marked("end"), **sequence)
     twice = stream("a", "k x p n", unique=True, **sequence)
     rows = "k x end p n\n1 10 false 0 4\n1 - true 0 6\n1 11 false 0 9"
-    at = r"the row at offset 9 \(k=1\) came after a promise .*, which is at offset 6;"
+    at = r"the row at offset 9 \(k=1\) came after a punctuation .*, which is at offset 6;"
     failing(sj.PunctuationViolated, at, sj.join(ended, stream("b", "k y")), ("a", rows))
     at = r"the row at offset 9 \(k=1\) is a second tuple .* the first is the row at offset 4;"
     failing(

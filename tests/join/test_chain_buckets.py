@@ -66,7 +66,7 @@ class Buckets:
         return emitted
 
     def tasks(self, i: int, elements: list[tuple[Any, ...]], columns: str) -> list[Arrivals]:
-        """Rows and promises of one input and batch; the promises act after all rows."""
+        """Rows and punctuations of one input and batch; the punctuations act after all rows."""
         texts = [columns, *(f"{key} {value}" for kind, key, value in elements if kind == "row")]
         closed_keys = [
             sj.between(low, high) if low < high else pattern(low)
@@ -119,7 +119,7 @@ class Ordered(Data):
 
 
 def batches(order: list[tuple[str, tuple[Any, ...]]], rng: Random) -> list[dict[str, list[tuple[Any, ...]]]]:
-    """The elements cut into batches. Promises of a batch act after its rows, so none stands before a row."""
+    """The elements cut into batches. Its punctuations act after its rows, so none stands before a row."""
     found: list[dict[str, list[tuple[Any, ...]]]] = []
     at = 0
     while at < len(order):
@@ -138,8 +138,10 @@ def play(data: Data, seed: int, *, like_one: bool) -> Counter[tuple[Any, ...]]:
         below = {i: chain.below.tasks(i, batch[name], COLUMNS[name]) for i, name in enumerate("ab")}
         answer.update(chain.step(below, chain.above.tasks(1, batch["c"], COLUMNS["c"])))
         tell(local, batch)
-        if not any(join.range_propagation.untold for join in chain.below.joins):  # all have told the same
-            assert not any(join.partial_punctuations[0].patterns for join in chain.above.joins)
+        if not any(
+            join.state.range_propagation.unsent for join in chain.below.joins
+        ):  # all have sent the same
+            assert not any(join.state.partial_punctuations[0].patterns for join in chain.above.joins)
         if like_one:
             held = dict(zip(["a", "b", "ab", "c"], chain.below.held() + chain.above.held(), strict=True))
             assert held == dict(local.state().rows)

@@ -8,7 +8,7 @@ import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.join.arrivals import Arrivals
-from streamjoin.join.scheduled_punctuations import Scheduled
+from streamjoin.join.scheduled_punctuations import ScheduledPunctuations
 from streamjoin.join.watermarks import END_OF_TIME
 from streamjoin.join.wire import bucket_bounds, from_bytes, split, to_bytes, together
 from streamjoin.punctuation import ANY, Constant, between
@@ -243,7 +243,7 @@ def test_waiting_promises_are_counted_in_bytes():
 def test_only_what_is_due_is_touched():
     layout = Layout((pa.int64(),))
     names = RunNames()
-    waiting = Scheduled("w", layout, names, CompactionPolicy(tombstone_share=0.9))
+    waiting = ScheduledPunctuations("w", layout, names, CompactionPolicy(tombstone_share=0.9))
     keys = pa.array(range(1000))
     waiting.add(layout.keys_with_time.batch([pa.array(hash_keys([keys])), keys, keys]), ())
     (run,) = waiting.side.runs

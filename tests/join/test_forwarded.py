@@ -1,4 +1,4 @@
-"""Promises about a later key wait until no tuple they speak of is held, and until all have made them."""
+"""Punctuations about a later key wait until no tuple they speak of is held, and until all have made them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.join.forwarded import ForwardedPunctuations, punctuation_rows
+from streamjoin.join.forwarded_punctuations import ForwardedPunctuations, punctuation_rows
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.sorted_runs import RunNames, SortedRuns
 
 LAYOUT = Layout((pa.int64(),), payload_types=(pa.string(), pa.int64()))
-# b(x, v, y): the key is x, promises may name y (payload 1) for a later key y, or x and y for a later (x, y)
+# b(x, v, y): the key is x; a punctuation names y (payload 1) for a later key y, or x and y for a later (x, y)
 SPEC = InputSpec("b", LAYOUT, ("x", "v", "y"), forwarded=(1,), later=((1,), (0, 1)))
 
 
@@ -39,7 +39,7 @@ def told(
     return [] if columns is None else sorted(zip(*(one.to_pylist() for one in columns), strict=True), key=str)
 
 
-def test_a_promise_waits_for_the_tuples_it_speaks_of():
+def test_a_punctuation_waits_for_the_tuples_it_speaks_of():
     held, forwarded = side((1, 7), (2, 8), (3, None)), ForwardedPunctuations(SPEC)
     forwarded.add(punctuated((None, 7), (None, 9), (2, 8), (1, 8)))
     assert told(forwarded, held) == [(1, 8), (None, 9)]
@@ -59,7 +59,7 @@ def test_what_no_later_key_can_use_is_not_kept():
 
 
 @pytest.mark.parametrize("partitions", [2, 3])
-def test_a_promise_counts_when_all_have_made_it(partitions):
+def test_a_punctuation_counts_when_all_have_made_it(partitions):
     forwarded = ForwardedPunctuations(replace(SPEC, partitions=partitions))
     for by in range(partitions - 1):
         forwarded.add(punctuated((None, 7), (None, by), by=by))

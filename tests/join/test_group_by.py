@@ -53,7 +53,7 @@ def test_a_groups_row_leaves_when_its_key_is_finished(way: str) -> None:
 
 
 @in_every_way
-def test_the_last_results_and_the_promise_may_come_in_one_batch(way: str) -> None:
+def test_the_last_results_and_the_punctuation_may_come_in_one_batch(way: str) -> None:
     run = Story(counted(), way)
     run.push("item", "k title\n180 vase")
     assert run.push("bid", "k price is_end\n180 5 false\n180 9 false\n180 - true") == [(180, 2, 9)]

@@ -180,7 +180,7 @@ def test_property(
 @pytest.mark.parametrize(
     ("holds", "bug"),
     [
-        (equals_the_batch_answer, bugs.groups_without_tuples_are_not_found_by_wide_promises),
+        (equals_the_batch_answer, bugs.groups_without_tuples_are_not_found_by_ranges),
         (unchanged_by_cutting, bugs.the_first_partial_row_of_a_group_wins),
         (unchanged_by_interleaving, bugs.the_first_partial_row_of_a_group_wins),
         (unchanged_by_a_crash, bugs.a_snapshot_has_no_groups),

@@ -25,7 +25,7 @@ def timed(how, a=None, b=None):
 # ---------------------------------------------------------------- outer
 
 
-def test_an_unmatched_left_tuple_leaves_padded_when_its_key_is_promised(story):
+def test_an_unmatched_left_tuple_leaves_padded_when_its_key_is_closed(story):
     run = story(plain("left"))
     assert run.push("a", "k x\n1 10\n2 20\n2 21") == NOTHING
     assert run.push("b", "k y\n1 100") == [(1, 10, 100)]
@@ -79,7 +79,7 @@ def test_rows_with_null_keys_match_nothing_and_leave_padded(story):
     assert run.count("a_null_keys") == 1
 
 
-def test_a_key_is_announced_only_when_no_padded_row_can_follow(story):
+def test_a_key_is_propagated_only_when_no_padded_row_can_follow(story):
     run = story(plain("left"))
     run.punctuate("b", k=1)
     run.push("a", "k x\n1 10")
@@ -138,7 +138,7 @@ def test_semi_and_anti_look_at_windows(story):
         assert run.push("b", "k y t\n2 200 11") == last
 
 
-def test_a_semi_join_announces_a_key_with_its_last_left_tuple(story):
+def test_a_semi_join_propagates_a_key_with_its_last_left_tuple(story):
     run = story(plain("left_semi", a={"unique": True}))
     run.push("a", "k x\n1 10")
     run.push("b", "k y\n1 100")

@@ -145,7 +145,7 @@ def test_with_three_inputs_the_latest_of_all_counts(story):
     assert run.push("c", "k t\n1 18\n2 21") == [(1, 10, 15, 18)]
 
 
-# ---------------------------------------------------------------- useless on arrival, on promise, on progress
+# ------------------------------------------------------- useless on arrival, on punctuation, on watermark
 
 
 def test_useless_on_arrival_it_joins_and_is_not_kept(story):
@@ -157,7 +157,7 @@ def test_useless_on_arrival_it_joins_and_is_not_kept(story):
     assert run.count("b_dropped") == 1
 
 
-def test_useless_on_promise_it_is_purged(story):
+def test_useless_on_punctuation_it_is_purged(story):
     run = story(plain())
     run.push("a", "k x\n1 10\n1 11\n2 20")
     run.push("b", "k y\n1 100")
@@ -166,7 +166,7 @@ def test_useless_on_promise_it_is_purged(story):
     assert run.count("a_purged") == 2
 
 
-def test_useless_on_progress_it_is_invalidated(story):
+def test_useless_on_watermark_it_is_invalidated(story):
     run = story(timed(a=window(4), b=window(4)))
     run.push("a", "k t\n1 10\n2 11\n3 99")
     run.push("b", "k t\n9 14")  # P_b = 14 = 10 + 4: a tuple at 14 may still come
@@ -280,13 +280,13 @@ def test_with_three_inputs_one_that_is_closed_and_empty_finishes_a_key(story):
     assert run.count("a_dropped") == 1
 
 
-def test_a_key_that_was_never_held_is_announced_when_it_is_punctuated(story):
+def test_a_key_that_was_never_held_is_propagated_when_it_is_punctuated(story):
     run = story(plain())
     run.punctuate("a", k=7)
     assert run.punctuations() == ["<7>"]
 
 
-def test_a_key_is_announced_once(story):
+def test_a_key_is_propagated_once(story):
     run = story(plain())
     run.push("b", "k y\n1 100")
     run.punctuate("a", k=1)
@@ -322,7 +322,7 @@ def test_a_key_is_not_finished_while_a_closed_input_holds_a_useful_tuple(story):
     assert run.punctuations() == ["<1>"]
 
 
-def test_without_propagation_nothing_is_announced_and_all_else_is_the_same(story):
+def test_without_propagation_nothing_is_propagated_and_all_else_is_the_same(story):
     run = story(plain(propagate=False))
     run.push("b", "k y\n1 100")
     run.punctuate("a", k=1)
@@ -336,14 +336,14 @@ def test_without_propagation_nothing_is_announced_and_all_else_is_the_same(story
 # ---------------------------------------------------------------- ranges, lists, patterns
 
 
-def test_a_range_finishes_the_keys_it_covers_and_announces_each(story):
+def test_a_range_finishes_the_keys_it_covers_and_propagates_each(story):
     run = story(plain())
     run.push("b", "k y\n1 100\n5 500\n6 600")
     run.punctuate("a", k=sj.between(1, 5))
     assert run.punctuations() == ["<1>", "<5>"]
     assert run.held() == {"a": 0, "b": 1}
     assert run.push("b", "k y\n3 300\n6 601") == NOTHING
-    assert run.count("b_dropped") == 1  # key 3 has never been held: nothing to announce
+    assert run.count("b_dropped") == 1  # key 3 has never been held: nothing to propagate
     assert run.punctuations() == []
     run.push("a", "k x\n3 30")
     assert run.violations() == [("a", "after_punctuation", 3, 30)]
@@ -439,10 +439,10 @@ def test_only_a_punctuation_that_leaves_the_other_columns_free_closes_a_key(stor
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
-# ---------------------------------------------------------------- memory of promises
+# ---------------------------------------------------------------- stored punctuations
 
 
-def test_a_promise_is_remembered_while_another_input_is_open(story):
+def test_a_punctuation_is_remembered_while_another_input_is_open(story):
     run = story(many(3))
     run.punctuate("a", k=1)
     assert run.state().closed_keys > 0
@@ -462,7 +462,7 @@ def test_once_closed_everywhere_it_is_forgotten_and_the_key_is_new(story):
     assert run.violations() == []
 
 
-def test_a_promise_that_merged_into_a_range_stays(story):
+def test_a_punctuation_that_merged_into_a_range_stays(story):
     run = story(plain())
     run.punctuate("a", k=1)
     run.punctuate("a", k=sj.between(1, 5))

@@ -207,10 +207,10 @@ def test_property_fails_on_a_bug_planted_for_it(holds: Callable[..., None], bug:
 @pytest.mark.parametrize(
     "bug",
     [
-        bugs.pairs_that_were_seen_are_given_again,
-        bugs.a_promise_does_not_wait_for_pairs_that_are_owed,
-        bugs.a_window_does_not_wait_for_pairs_that_are_owed,
-        bugs.rows_that_owe_are_dropped,
+        bugs.matches_that_were_made_are_made_again,
+        bugs.a_purge_does_not_wait_for_deferred_matches,
+        bugs.a_watermark_does_not_wait_for_deferred_matches,
+        bugs.rows_with_deferred_matches_are_dropped,
     ],
     ids=lambda each: each.__name__,
 )

@@ -189,11 +189,11 @@ def test_the_end_of_the_inputs_gives_all_that_is_owed():
     assert not any(run.run.state().rows.values())
 
 
-def test_a_promise_waits_for_the_pairs_of_its_key_and_so_does_its_announcement():
+def test_a_punctuation_waits_for_the_matches_of_its_key_and_so_does_its_propagation():
     run = lazy(NEWS, ACCESS)
     run.push("news", "sno title\n79 Cashless")
     assert run.push("access", "sno ip is_end\n79 1.1.1.1 false\n79 - true") == NOTHING
-    assert run.run.state().rows == {"news": 1, "access": 1}  # promised, but the pair is owed
+    assert run.run.state().rows == {"news": 1, "access": 1}  # closed, but the match is deferred
     assert run.punctuations() == []
     assert run.idle() == [(79, "Cashless", "1.1.1.1")]
     assert run.punctuations() == ["<79>"]

@@ -1,4 +1,4 @@
-"""The time-to-live of last resort: tuples go when their own input's progress is past t + ttl, and
+"""The time-to-live of last resort: tuples go when their own input's watermark is past t + ttl, and
 that is counted as loss. Told as stories, and once more against nested loops over random batches.
 """
 
@@ -24,7 +24,7 @@ def two(how="inner", a=None, b=None):
     return sj.join(one, stream("b", "k y end:bool", columns=["y"], **(b or {})), how=how)
 
 
-def test_a_tuple_goes_when_its_own_progress_is_past_its_ttl(story):
+def test_a_tuple_goes_when_its_own_watermark_is_past_its_ttl(story):
     run = story(two())
     run.push("a", "k x t\n1 10 0\n2 20 5")
     run.push("a", "k x t\n3 30 10")  # P = 10 = 0 + 10: not past yet
@@ -39,7 +39,7 @@ def test_a_tuple_goes_when_its_own_progress_is_past_its_ttl(story):
     assert (run.count("a_invalidated"), run.count("a_purged")) == (0, 0)
 
 
-def test_the_progress_of_others_does_not_count(story):
+def test_the_watermark_of_others_does_not_count(story):
     run = story(
         sj.join(stream("a", "k x t:time", **OLD), stream("b", "k y t:time", time="t", lateness="0 seconds"))
     )
@@ -71,7 +71,7 @@ def test_what_is_dropped_anyway_is_not_lost(story):
     assert (run.count("a_dropped"), run.count("a_expired")) == (1, 0)
 
 
-def test_keys_that_it_finishes_are_announced_and_forgotten(story):
+def test_keys_that_it_finishes_are_propagated_and_forgotten(story):
     run = story(two(a={**OLD, **MARKED}, b=MARKED))
     run.push("b", "k y\n1 1")
     run.push("a", "k x t end\n1 10 0 false\n1 - 0 true")
@@ -158,7 +158,7 @@ def test_a_restart_may_change_the_ttl():
 
 
 class Naive:
-    """A full outer join of inputs with a ttl, without promises, batch by batch."""
+    """A full outer join of inputs with a ttl, without punctuations, batch by batch."""
 
     def __init__(self, ttl):
         self.ttl, self.watermarks = ttl, [-(10**9)] * 2
@@ -174,7 +174,7 @@ class Naive:
                     pair = (number, other[1])
                     self.results[(key, *(pair if i == 0 else pair[::-1]))] += 1
             self.held[i].append(row)
-        self._expire(i)  # by the progress before this batch, and by the new one
+        self._expire(i)  # by the watermark before this batch, and by the new one
         self.watermarks[i] = max([self.watermarks[i], *(time for _, _, time in rows)])
         self._expire(i)
 

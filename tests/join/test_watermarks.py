@@ -1,4 +1,4 @@
-"""Event time: progress acts after the whole batch, waits for lateness, and follows others when idle."""
+"""Event time: watermarks act after the whole batch, wait for lateness, and follow others when idle."""
 
 import streamjoin as sj
 from tests.tables import stream, unbounded_is_meant
@@ -15,7 +15,7 @@ def timed(**declared):
     return sj.join(*(stream(name, "k t:time", **said) for name, said in declared.items()))
 
 
-def test_progress_acts_after_the_whole_batch(story):
+def test_a_watermark_acts_after_the_whole_batch(story):
     run = story(timed(a=window(4), b=window(4)))
     run.push("b", "k t\n1 10")
     # 20 comes first and would push 9 out, did it act at once
@@ -23,7 +23,7 @@ def test_progress_acts_after_the_whole_batch(story):
     assert run.violations() == []
 
 
-def test_lateness_holds_progress_back(story):
+def test_lateness_holds_the_watermark_back(story):
     run = story(timed(a=window(4), b=window(4, lateness="5 seconds")))
     run.push("a", "k t\n1 10")
     run.push("b", "k t\n9 19")  # P_b = 14
@@ -33,7 +33,7 @@ def test_lateness_holds_progress_back(story):
     assert run.held()["a"] == 0
 
 
-def test_advance_is_progress_without_data_and_goes_only_forward(story):
+def test_advance_is_a_watermark_without_data_and_goes_only_forward(story):
     run = story(timed(a=window(4), b=window(4)))
     run.push("a", "k t\n1 10\n2 20")
     run.advance("b", 15)
@@ -44,7 +44,7 @@ def test_advance_is_progress_without_data_and_goes_only_forward(story):
 
 
 def test_an_idle_input_follows_the_others(story):
-    """Worked number of progress.py: P = 100 and max(40, 100 - 20) = 80."""
+    """Worked number of watermarks.py: P = 100 and max(40, 100 - 20) = 80."""
     run = story(timed(a=window(10), b=window(10, idle="20 seconds")))
     run.push("b", "k t\n1 40")
     run.push("a", "k t\n1 69\n2 100")

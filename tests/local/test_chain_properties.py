@@ -150,9 +150,9 @@ def first_failure() -> int | None:
 
 @unbounded_is_meant
 def test_planted_a_range_is_told_while_keys_of_it_wait_to_be_settled(monkeypatch):
-    def take(self: RangePropagation, unsettled: object) -> tuple:
-        told, self.untold = tuple(self.untold), []
-        return told
+    def take(self: RangePropagation, pending: object) -> tuple:
+        ready, self.unsent = tuple(self.unsent), []
+        return ready
 
     monkeypatch.setattr(RangePropagation, "take", take)
     assert first_failure() is not None
@@ -160,8 +160,8 @@ def test_planted_a_range_is_told_while_keys_of_it_wait_to_be_settled(monkeypatch
 
 @unbounded_is_meant
 def test_planted_a_range_is_told_that_one_input_has_closed(monkeypatch):
-    def look(self: RangePropagation, closed_keys: list) -> None:
-        self.untold = [(one,) for each in closed_keys for one in each.ranges.patterns()]
+    def update(self: RangePropagation, closed_keys: list) -> None:
+        self.unsent = [(one,) for each in closed_keys for one in each.ranges.patterns()]
 
-    monkeypatch.setattr(RangePropagation, "look", look)
+    monkeypatch.setattr(RangePropagation, "update", update)
     assert first_failure() is not None

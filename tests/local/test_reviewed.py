@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import streamjoin as sj
-from streamjoin.join.persistence.inspect import held
+from streamjoin.join.persistence.inspect import inspect
 from streamjoin.plan.state_report import JoinState
 from tests.tables import unbounded_is_meant
 
@@ -245,7 +245,7 @@ def test_the_state_command_says_of_groups_what_they_wait_for() -> None:
     )
     run.step({"a": rows("x", (1, 1), (2, 2)), "b": rows("y", (1, 1), (2, 2), (2, 3))})
     told = JoinState(
-        0, run.join.spec, tuple(run.join.watermarks), {0: held(run.join)}, {"purge": "immediate"}
+        0, run.join.spec, tuple(run.join.watermarks), {0: inspect(run.join)}, {"purge": "immediate"}
     )
     assert "\ngroups: 2 rows added up so far; a group leaves when its key is finished\n" in told.text()
     assert "side g" not in told.text()

@@ -22,6 +22,7 @@ from streamjoin.join import deferred as deferral
 from streamjoin.join import operator as stream_join
 from streamjoin.join.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.join.arrivals import Arrivals
+from streamjoin.join.eviction import Eviction
 from streamjoin.join.group_by import GroupBy, Partials
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.matches import Matches
@@ -32,15 +33,15 @@ from streamjoin.join.persistence import snapshot
 from streamjoin.join.predicate import Predicate
 from streamjoin.join.probe import Probe
 from streamjoin.join.queues import InputQueue
-from streamjoin.join.scheduled_punctuations import Scheduled
-from streamjoin.join.watermarks import END_OF_TIME, NO_WATERMARK, OwnWatermarks
+from streamjoin.join.scheduled_punctuations import ScheduledPunctuations
+from streamjoin.join.watermarks import END_OF_TIME, NO_WATERMARK, Watermarks
 from streamjoin.state import closed_keys, run
 from streamjoin.state import closed_ranges as ranges
 from streamjoin.state import sorted_runs as side
 from streamjoin.state.closed_ranges import ClosedRanges
 from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import Part, SortedRuns
+from streamjoin.state.sorted_runs import MarkedRows, SortedRuns
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -64,21 +65,21 @@ def bug(make: Callable[[], AbstractContextManager[Any]]) -> Plant:
 
 @bug
 def purge_when_one_input_is_closed() -> Any:
-    def useless(self: StreamJoin, i: int, batch: Any, rows: Any, closed: Any) -> Any:
-        return np.logical_or.reduce([closed[other][: len(rows)] for other in self._others(i)])
+    def useless(self: Eviction, i: int, batch: Any, rows: Any, closed: Any) -> Any:
+        return np.logical_or.reduce([closed[other][: len(rows)] for other in self.state.others(i)])
 
-    return patch.object(StreamJoin, "_useless", useless)
+    return patch.object(Eviction, "_useless", useless)
 
 
 @bug
 def invalidated_at_the_bound() -> Any:
-    """A row goes when progress reaches its window's end, not when it is past it."""
-    good = StreamJoin._invalidate
+    """A row is evicted when the watermark reaches its window's end, not when it is past it."""
+    good = Eviction._invalidate
 
-    def invalidate(self: StreamJoin, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
+    def invalidate(self: Eviction, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
         return good(self, i, start_us, stop_us + 1, touched)
 
-    return patch.object(StreamJoin, "_invalidate", invalidate)
+    return patch.object(Eviction, "_invalidate", invalidate)
 
 
 @bug
@@ -90,13 +91,13 @@ def stale_rows_are_stored() -> Any:
 
 @bug
 def expired_at_the_bound() -> Any:
-    """A row goes when progress reaches the end of its time to live, not when it is past it."""
-    good = StreamJoin._expire
+    """A row is evicted when the watermark reaches the end of its ttl, not when it is past it."""
+    good = Eviction._expire
 
-    def expire(self: StreamJoin, i: int, before_us: int, touched: list[Any]) -> Any:
+    def expire(self: Eviction, i: int, before_us: int, touched: list[Any]) -> Any:
         return good(self, i, before_us + 1, touched)
 
-    return patch.object(StreamJoin, "_expire", expire)
+    return patch.object(Eviction, "_expire", expire)
 
 
 @bug
@@ -106,12 +107,12 @@ def rows_that_come_too_old_are_stored() -> Any:
 
 @bug
 def what_expires_finishes_no_key() -> Any:
-    good = StreamJoin._expire
+    good = Eviction._expire
 
-    def expire(self: StreamJoin, i: int, before_us: int, touched: list[Any]) -> Any:
+    def expire(self: Eviction, i: int, before_us: int, touched: list[Any]) -> Any:
         return good(self, i, before_us, [])
 
-    return patch.object(StreamJoin, "_expire", expire)
+    return patch.object(Eviction, "_expire", expire)
 
 
 # Probing
@@ -145,7 +146,7 @@ def index_finds_one_row_of_a_key() -> Any:
 
 
 @bug
-def dead_rows_are_gathered() -> Any:
+def tombstoned_rows_are_gathered() -> Any:
     good = probe._gathered
 
     def gathered(hits: list[Hit], groups: int, layout: Any) -> Any:
@@ -155,7 +156,7 @@ def dead_rows_are_gathered() -> Any:
 
 
 @bug
-def dead_rows_are_probed() -> Any:
+def tombstoned_rows_are_probed() -> Any:
     good = Probe._sources
 
     def sources(self: Probe, other: int, *, gather: bool) -> Any:
@@ -180,13 +181,13 @@ def last_frame_is_lost() -> Any:
 
 
 @bug
-def matched_flags_are_lost_in_a_merge() -> Any:
-    good = side._merge_parts
+def matched_flags_are_lost_in_compaction() -> Any:
+    good = side._compacted
 
     def parts(*given: Any) -> Any:
         return (part._replace(matched=None) for part in good(*given))
 
-    return patch.object(side, "_merge_parts", parts)
+    return patch.object(side, "_compacted", parts)
 
 
 @bug
@@ -209,19 +210,19 @@ def null_keys_do_not_leave_padded() -> Any:
 
 
 @bug
-def a_key_is_announced_while_padded_rows_may_follow() -> Any:
-    good = StreamJoin._settle
+def a_key_is_propagated_while_padded_rows_may_follow() -> Any:
+    good = Eviction.purge
 
-    def settle(self: StreamJoin, keys: Any, new: Any = None) -> Any:
-        announce = self._propagate
+    def purge(self: Eviction, keys: Any, new: Any = None) -> Any:
+        propagate = self._propagate_keys
 
         def early(keys: Any, finished: Any, closed_by_all: Any) -> Any:
-            return announce(keys, finished | np.ones(len(finished), np.bool_), closed_by_all)
+            return propagate(keys, finished | np.ones(len(finished), np.bool_), closed_by_all)
 
-        with patch.object(self, "_propagate", early):
+        with patch.object(self, "_propagate_keys", early):
             yield from good(self, keys, new)
 
-    return patch.object(StreamJoin, "_settle", settle)
+    return patch.object(Eviction, "purge", purge)
 
 
 @bug
@@ -249,13 +250,13 @@ def the_condition_is_tested_on_every_other_row() -> Any:
 
 
 @bug
-def groups_without_tuples_are_not_found_by_wide_promises() -> Any:
-    good = StreamJoin._all_key_sides
+def groups_without_tuples_are_not_found_by_ranges() -> Any:
+    good = Eviction._key_sides
 
-    def without_groups(self: StreamJoin) -> Any:
+    def without_groups(self: Eviction) -> Any:
         return (side for side in good(self) if side.tag != "g")
 
-    return patch.object(StreamJoin, "_all_key_sides", without_groups)
+    return patch.object(Eviction, "_key_sides", without_groups)
 
 
 @bug
@@ -308,12 +309,7 @@ def groups_without_a_key_leave_at_once() -> Any:
 
 @bug
 def a_snapshot_has_no_groups() -> Any:
-    good = snapshot.sides_of
-
-    def without_groups(join: StreamJoin) -> Any:
-        return (each for each in good(join) if each.tag not in ("g", "gn"))
-
-    return patch.object(snapshot, "sides_of", without_groups)
+    return patch.object(GroupBy, "sorted_runs", lambda self: ())
 
 
 # Scheduling
@@ -331,9 +327,9 @@ def rows_that_wait_are_forgotten() -> Any:
 
 
 @bug
-def an_awaited_promise_acts_before_its_rows() -> Any:
+def an_awaited_punctuation_acts_before_its_rows() -> Any:
     def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
-        yield from self._close(i, keys, patterns)
+        yield from self.eviction.close(i, keys, patterns)
         yield from self._join(i, rows)
 
     return patch.object(StreamJoin, "_turn", turn)
@@ -342,32 +338,32 @@ def an_awaited_promise_acts_before_its_rows() -> Any:
 # Runs
 
 
-def _without_last(part: Part) -> Part:
+def _without_last(part: MarkedRows) -> MarkedRows:
     return part.between(0, part.rows.slice(0, len(part.rows) - 1))
 
 
 @bug
-def merge_loses_a_row() -> Any:
-    good = side._merge_parts
+def compaction_loses_a_row() -> Any:
+    good = side._compacted
 
     def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
         for part in good(runs, layout, run_bytes):
             yield _without_last(part) if len(part[0]) > 2 else part
 
-    return patch.object(side, "_merge_parts", parts)
+    return patch.object(side, "_compacted", parts)
 
 
 @bug
-def compaction_resurrects_dead_rows() -> Any:
-    good = side._merge_parts
+def compaction_resurrects_tombstoned_rows() -> Any:
+    good = side._compacted
 
     def parts(runs: Any, layout: Any, run_bytes: int) -> Iterator[Any]:
         return good([Run(each.name, each.batch) for each in runs], layout, run_bytes)
 
-    return patch.object(side, "_merge_parts", parts)
+    return patch.object(side, "_compacted", parts)
 
 
-# Promises
+# Punctuations
 
 
 @bug
@@ -388,13 +384,13 @@ def ranges_swallow_the_gap() -> Any:
 
 
 @bug
-def promise_closes_the_next_input() -> Any:
-    good = StreamJoin._close
+def punctuation_closes_the_next_input() -> Any:
+    good = Eviction.close
 
-    def close(self: StreamJoin, i: int, keys: Any, patterns: Any) -> Any:
+    def close(self: Eviction, i: int, keys: Any, patterns: Any) -> Any:
         return good(self, (i + 1) % len(self.sides), keys, patterns)
 
-    return patch.object(StreamJoin, "_close", close)
+    return patch.object(Eviction, "close", close)
 
 
 @bug
@@ -403,7 +399,7 @@ def any_pattern_covers_any_other() -> Any:
 
 
 @bug
-def announced_keys_are_not_remembered() -> Any:
+def propagated_keys_are_not_remembered() -> Any:
     good = SortedRuns.append
 
     def append(self: SortedRuns, rows: Any, matched: Any = None) -> None:
@@ -415,44 +411,44 @@ def announced_keys_are_not_remembered() -> Any:
 
 @bug
 def finished_keys_are_forgotten_though_still_open() -> Any:
-    good = StreamJoin._propagate
+    good = Eviction._propagate_keys
 
-    def announce(self: StreamJoin, keys: Any, finished: Any, closed_by_all: Any) -> Any:
+    def propagate(self: Eviction, keys: Any, finished: Any, closed_by_all: Any) -> Any:
         return good(self, keys, finished, finished)
 
-    return patch.object(StreamJoin, "_propagate", announce)
+    return patch.object(Eviction, "_propagate_keys", propagate)
 
 
 @bug
-def pledges_are_counted_without_partitions() -> Any:
+def partial_punctuations_act_at_once() -> Any:
     return patch.object(PartialPunctuations, "fulfilled", lambda self, keys, at: (keys, at))
 
 
 @bug
-def promises_act_before_their_rows() -> Any:
+def punctuations_act_before_their_rows() -> Any:
     return patch.object(InputQueue, "_due", lambda self, at, count: np.zeros(count, np.int64))
 
 
 @bug
-def scheduled_promises_act_at_their_time() -> Any:
-    """Not only once progress is past it."""
-    good = Scheduled.due
-    return patch.object(Scheduled, "due", lambda self, before_us: good(self, before_us + 1))
+def scheduled_punctuations_act_at_their_time() -> Any:
+    """Not only once the watermark is past it."""
+    good = ScheduledPunctuations.due
+    return patch.object(ScheduledPunctuations, "due", lambda self, before_us: good(self, before_us + 1))
 
 
 @bug
-def an_ended_input_keeps_its_scheduled_promises() -> Any:
-    good = Scheduled.due
+def an_ended_input_keeps_its_scheduled_punctuations() -> Any:
+    good = ScheduledPunctuations.due
 
-    def due(self: Scheduled, before_us: int) -> Any:
+    def due(self: ScheduledPunctuations, before_us: int) -> Any:
         return good(self, NO_WATERMARK if before_us == END_OF_TIME else before_us)
 
-    return patch.object(Scheduled, "due", due)
+    return patch.object(ScheduledPunctuations, "due", due)
 
 
 @bug
-def scheduled_promises_outlive_their_key() -> Any:
-    return patch.object(Scheduled, "forget", lambda self, keys: None)
+def scheduled_punctuations_outlive_their_key() -> Any:
+    return patch.object(ScheduledPunctuations, "forget", lambda self, keys: None)
 
 
 # Admission
@@ -480,7 +476,7 @@ def unique_tie_broken_the_other_way() -> Any:
 
 
 @bug
-def rows_after_their_own_promise_are_let_in() -> Any:
+def rows_after_their_own_punctuation_are_admitted() -> Any:
     return patch.object(Arrivals, "after_own_punctuation", lambda self: np.zeros(len(self.rows), np.bool_))
 
 
@@ -563,12 +559,12 @@ def a_partition_without_a_bound_holds_nobody_back() -> Any:
 
 @bug
 def idle_is_ignored() -> Any:
-    return patch.object(OwnWatermarks, "of_all", lambda self: list(self.own))
+    return patch.object(Watermarks, "of_all", lambda self: list(self.own))
 
 
 @bug
 def lateness_is_ignored() -> Any:
-    return patch.object(OwnWatermarks, "saw", OwnWatermarks.reach)
+    return patch.object(Watermarks, "saw", Watermarks.reach)
 
 
 # Snapshots
@@ -597,7 +593,7 @@ def snapshot_forgets_ranges() -> Any:
 @bug
 def snapshot_forgets_scheduled_keys() -> Any:
     def forget(join: StreamJoin) -> None:
-        for each in join.scheduled:
+        for each in join.state.scheduled:
             each.side.tiers = []
 
     return _forgetting(forget)
@@ -606,22 +602,22 @@ def snapshot_forgets_scheduled_keys() -> Any:
 @bug
 def snapshot_forgets_scheduled_patterns() -> Any:
     def forget(join: StreamJoin) -> None:
-        for each in join.scheduled:
+        for each in join.state.scheduled:
             each.patterns = []
 
     return _forgetting(forget)
 
 
 @bug
-def snapshot_forgets_progress() -> Any:
+def snapshot_forgets_watermarks() -> Any:
     def forget(join: StreamJoin) -> None:
-        join.watermarks = [NO_WATERMARK] * len(join.watermarks)
+        join.state.watermarks.current = [NO_WATERMARK] * len(join.watermarks)
 
     return _forgetting(forget)
 
 
 @bug
-def snapshot_forgets_dead_flags() -> Any:
+def snapshot_forgets_tombstones() -> Any:
     good = snapshot.run_of
     return patch.object(
         snapshot, "run_of", lambda entry, *where: good(replace(entry, tombstones=None), *where)
@@ -667,29 +663,29 @@ def fetched_rows_are_cut_short() -> Any:
 
     def fetch(self: MemoryManager, run_: Run) -> Any:
         batch = good(self, run_)
-        run_.held = batch.slice(0, max(len(batch) - 1, 1))
-        return run_.held
+        run_.loaded = batch.slice(0, max(len(batch) - 1, 1))
+        return run_.loaded
 
     return patch.object(MemoryManager, "fetch", fetch)
 
 
-# Joining that waits: only conforming streams show these, see `tests.join.test_properties`
+# Deferred matches: only conforming streams show these, see `tests.join.test_properties`
 
 
-def pairs_that_were_seen_are_given_again() -> Any:
-    def owed(probe_: Probe, frame: Any, arrived: Any) -> Any:
+def matches_that_were_made_are_made_again() -> Any:
+    def missed(probe_: Probe, frame: Any, arrived: Any) -> Any:
         return np.ones(len(frame[0][1]), np.bool_)
 
-    return patch.object(deferral, "_owed", owed)
+    return patch.object(deferral, "_missed", missed)
 
 
-def a_promise_does_not_wait_for_pairs_that_are_owed() -> Any:
-    return patch.object(StreamJoin, "_put_off", lambda self, keys, new: keys)
+def a_purge_does_not_wait_for_deferred_matches() -> Any:
+    return patch.object(Eviction, "_without_deferred", lambda self, keys, new: keys)
 
 
-def a_window_does_not_wait_for_pairs_that_are_owed() -> Any:
-    return patch.object(StreamJoin, "_not_owing", lambda self, run_, rows: rows)
+def a_watermark_does_not_wait_for_deferred_matches() -> Any:
+    return patch.object(Eviction, "_not_deferred", lambda self, run_, rows: rows)
 
 
-def rows_that_owe_are_dropped() -> Any:
-    return patch.object(StreamJoin, "_with_debts", lambda self, i, rows, stored: stored)
+def rows_with_deferred_matches_are_dropped() -> Any:
+    return patch.object(StreamJoin, "_keep_for_deferred", lambda self, i, rows, stored: stored)

@@ -89,7 +89,7 @@ class _Checker:
         self._same("violations", sorted(emitted.violations), sorted(self.model.violations), "violations")
 
     def _events(self, emitted: Emitted) -> None:
-        """Results and announcements, in the order in which they were emitted."""
+        """Results and propagated keys, in the order in which they were emitted."""
         due: dict[Any, list[int]] = {}
         for key, epoch in self.model.over:
             due.setdefault(key, []).append(epoch)
@@ -98,7 +98,7 @@ class _Checker:
             if event[0] == "over":
                 self.propagated += 1
                 self._expect(
-                    "announced once", bool(due.get(event[1])), f"{event[1]} is announced again or too early"
+                    "propagated once", bool(due.get(event[1])), f"{event[1]} is propagated again or too early"
                 )
                 self.over.add((event[1], due[event[1]].pop(0)))
                 self._group(event[1], groups.pop(event[1], None))
@@ -109,7 +109,7 @@ class _Checker:
                 self._row(*event[1:])
         self._unkeyed_groups(groups)
         missing = [key for key, epochs in due.items() if epochs]
-        self._expect("propagated", not missing, f"finished but not announced: {missing}")
+        self._expect("propagated", not missing, f"finished but not propagated: {missing}")
 
     def _group(self, key: Any, found: Any) -> None:
         """The final row of a key that is over: all results of its last life, none where there are none."""
@@ -161,7 +161,7 @@ class _Checker:
         self._same("columns", padding, [None] * len(padding), f"padding of result {ids}")
         if not self.keeps:
             spent = [part for part in parts if part and (part.key, part.epoch) in self.over]
-            self._expect("no result after its announcement", not spent, f"result {ids} of key {key}")
+            self._expect("no result after its punctuation", not spent, f"result {ids} of key {key}")
 
     def _state(self, gauges: Mapping[str, int]) -> None:
         for i, side in enumerate(self.model.sides):
@@ -169,9 +169,9 @@ class _Checker:
             self._same("state", found, side.live_ids, f"ids held of input {i}")
             self._same("gauge", list(gauges.values())[i], len(found), f"state().rows of input {i}")
             wanted = (len(side.single), len(side.seen), len(side.partial_punctuations), len(side.waiting))
-            self._same("memory of promises", self.player.remembered(i), wanted, f"single keys of input {i}")
-        known = len(self.player.run.join.propagated)
-        self._same("memory of promises", known, len(self.model.propagated), "announced keys")
+            self._same("stored punctuations", self.player.remembered(i), wanted, f"single keys of input {i}")
+        known = len(self.player.run.join.state.propagated)
+        self._same("stored punctuations", known, len(self.model.propagated), "propagated keys")
 
     def _counters(self, names: list[str]) -> None:
         counters = self.player.run.counters()

@@ -1,4 +1,4 @@
-"""What the model works on: keys as ranks, promises, and the order in which a batch is worked through."""
+"""What the model works on: keys as ranks, punctuations, and the order in which a batch is worked through."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class SortedRuns:
     partial_punctuations: set[tuple[Closure, int]] = field(
         default_factory=set
     )  # with the partition that made it
-    waiting: list[tuple[int, Closure]] = field(default_factory=list)  # until progress is past the time
+    waiting: list[tuple[int, Closure]] = field(default_factory=list)  # until watermark is past the time
     # clustered: by partition, the tuples since each open key
     recent: dict[int, dict[Key, int]] = field(default_factory=dict)
     # ordered: by partition, every value that came, as it came
     values: dict[int, list[Any]] = field(default_factory=dict)
-    own: int = NEVER  # progress by its own rows
+    own: int = NEVER  # watermark by its own rows
     counts: Counter[str] = field(default_factory=Counter)
 
     def punctuated(self, key: Key) -> bool:
@@ -60,12 +60,12 @@ class SortedRuns:
         return key in self.seen or self.punctuated(key)
 
     def knows(self, punctuation: Closure) -> bool:
-        """Whether a promise says nothing new."""
+        """Whether a punctuation says nothing new."""
         if punctuation.key is not None and self.closed(punctuation.key):
             return True
         return any(wider(patterns, punctuation) for patterns in self.wide)
 
-    def drop_pledges(self, key: Key) -> None:
+    def drop_partial(self, key: Key) -> None:
         self.partial_punctuations = {
             partial_key for partial_key in self.partial_punctuations if partial_key[0].key != key
         }
@@ -100,7 +100,7 @@ def covers(patterns: tuple[Pattern, ...], key: Key) -> bool:
 
 
 def wider(wide: tuple[Pattern, ...], punctuation: Closure) -> bool:
-    """Whether a promise of constants and wildcards says nothing that `wide` does not say."""
+    """Whether a punctuation of constants and wildcards says nothing that `wide` does not say."""
     if punctuation.key is not None:
         return covers(wide, punctuation.key)
     return all(
@@ -218,9 +218,9 @@ Queue = tuple[list[Stand], list[tuple[int, Closure]]]
 
 
 def queue(declared: Input, taking: list[Stand], says: list[Closure]) -> Queue:
-    """Rows in order, and each promise with the number of rows before it.
+    """Rows in order, and each punctuation with the number of rows before it.
 
-    Where the order is not known, or rows of several partitions are mixed, promises act last.
+    Where the order is not known, or rows of several partitions are mixed, punctuations act last.
     """
     partitions = {each.at[0] for each in (*taking, *says) if each.at is not None}
     if not declared.ordered_rows or len(partitions) > 1:
@@ -231,7 +231,7 @@ def queue(declared: Input, taking: list[Stand], says: list[Closure]) -> Queue:
 
 
 def take(queue: Queue, quota: int | None) -> tuple[list[Stand], list[Closure], Queue]:
-    """The next rows and the promises that then act; and what is left."""
+    """The next rows and the punctuations that then act; and what is left."""
     rows, says = queue
     size = len(rows) if quota is None else min(quota, len(rows))
     now = [punctuation for due, punctuation in says if due <= size]

@@ -1,7 +1,7 @@
 """Scripts from seeds.
 
 `script(seed)` is a whole script, with everything that can go wrong in it: null keys and times,
-late rows, second rows of unique keys, rows after their own promise. `conforming` gives streams
+late rows, second rows of unique keys, rows after their own punctuation. `conforming` gives streams
 that break nothing, to be cut and interleaved at will.
 """
 
@@ -74,8 +74,8 @@ class Style(NamedTuple):
 
     weights: tuple[int, int, int, int, int, int]
     keys: tuple[int, int] = (2, 8)  # at least and at most, where the key is one column
-    wide: float = 0.3  # the share of promises that are ranges or wildcards
-    plain: bool = False  # few declarations, dead rows stay long
+    wide: float = 0.3  # the share of punctuations that are ranges or wildcards
+    plain: bool = False  # few declarations, tombstoned rows stay long
     operations: tuple[int, int] = (3, 11)
     counts: tuple[int, ...] = (2, 2, 2, 2, 3, 3, 3, 4, 5, 6)  # of inputs
 
@@ -276,7 +276,7 @@ def _operator(rng: Random, inputs: list[Input]) -> str | None:
 
 
 def _mortal(shape: Shape, rng: Random) -> Shape:
-    """In some scripts, inputs whose tuples are let go of at an age."""
+    """In some scripts, inputs whose tuples are evicted at an age."""
     if rng.random() < 0.8:
         return shape
     ages = [rng.choice((1, 2, 4, 8)) if rng.random() < 0.7 else None for _ in shape.inputs]
@@ -288,7 +288,7 @@ def _mortal(shape: Shape, rng: Random) -> Shape:
 
 
 def _plain(shape: Shape) -> Shape:
-    """Inputs that close keys only when asked to, and runs that keep their dead rows for long."""
+    """Inputs that close keys only when asked to, and runs that keep their tombstoned rows for long."""
     inputs = tuple(
         replace(
             one,

@@ -2,7 +2,7 @@
 
 Written from the design page (section 4), sharing nothing with the operator. The model works row
 by row in the order in which the library's driver handed rows out, so that it knows exactly which
-rows take part, what is held, what is announced. What the join must give it does not compute that
+rows take part, what is held, what is propagated. What the join must give it does not compute that
 way: `results` is the batch join of the rows that took part.
 
 A key that is closed on every input is forgotten, and what comes later is a new key of the same
@@ -66,7 +66,7 @@ class Naive:
         self.watermarks = [NEVER] * len(self.sides)
         self.took: list[Took] = []
         self.violations: list[tuple[int, str, bool, int]] = []
-        self.over: list[tuple[Key, int]] = []  # announced keys with their epochs, in order
+        self.over: list[tuple[Key, int]] = []  # propagated keys with their epochs, in order
         self.propagated: set[Key] = set()
         self.epoch: Counter[Key] = Counter()
         self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
@@ -78,7 +78,7 @@ class Naive:
 
     def play(self, operation: Operation, turns: Sequence[tuple[int, int]]) -> None:
         """One operation, inputs taking these turns: afterwards `violations` and `over` hold what it must
-        emit. The library may give turns also to promises that say nothing.
+        emit. The library may give turns also to punctuations that say nothing.
         """
         self.turns = iter(turns)
         self.operation += 1
@@ -118,7 +118,7 @@ class Naive:
             says, meant = self._heeded(says), self._heeded(closed_keys.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
-            counted = self._pledge(i, says + meant)
+            counted = self._count_partial(i, says + meant)
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
         while queues:
@@ -141,7 +141,7 @@ class Naive:
         return [one for one in says if one.key is None and all(isinstance(p, Star) for p in one.patterns)]
 
     def _turn(self, i: int, rows: list[Stand], says: list[Closure]) -> None:
-        """Rows and the promises behind them; value-oriented, those that others wait for come first."""
+        """Rows and the punctuations behind them; value-oriented, those that others wait for come first."""
         if self.script.settings.order == "value_oriented":
             others = [side for side in self.sides if side is not self.sides[i]]
 
@@ -159,7 +159,7 @@ class Naive:
         self._close(i, says)
 
     def _data(self, i: int, rows: list[Row]) -> tuple[list[Stand], list[Closure]]:
-        """Data rows with keys and where they stand, and the promises among the rows."""
+        """Data rows with keys and where they stand, and the punctuations among the rows."""
         side, arrived, says = self.sides[i], [], []
         for number, row in enumerate(rows):
             at = (row.partition, row.offset) if side.declared.sequence else (0, number)
@@ -223,8 +223,8 @@ class Naive:
                 taking.append(Stand(row, at, why is not None))
         return sorted(taking, key=lambda each: each.violates)
 
-    def _pledge(self, i: int, says: list[Closure]) -> list[Closure]:
-        """The promises that count: with several partitions, those that each of them has made."""
+    def _count_partial(self, i: int, says: list[Closure]) -> list[Closure]:
+        """The punctuations that count: with several partitions, those that each of them has made."""
         side = self.sides[i]
         if side.declared.partitions == 1:
             return says
@@ -320,7 +320,7 @@ class Naive:
         self._leave(took)
 
     def _leave(self, took: Took) -> None:
-        """A tuple is let go of; without a match it is a result where its input is preserved."""
+        """A tuple is evicted; without a match it is a result where its input is preserved."""
         if took.input in self.script.settings.preserved and not self._matched(took):
             self._emit(took)
 
@@ -338,12 +338,12 @@ class Naive:
             if m != took.input
         )
 
-    # Promises and time
+    # Punctuations and time
 
     def _close(self, i: int, says: list[Closure]) -> None:
         side, named = self.sides[i], set()
         known = self._known()
-        wide = [list(each.wide) for each in self.sides]  # before these promises
+        wide = [list(each.wide) for each in self.sides]  # before these punctuations
         for punctuation in says:
             if punctuation.key is None:
                 side.wide.append(punctuation.patterns)
@@ -356,14 +356,14 @@ class Naive:
                 if all(any(covers(one, punctuation.key) for one in each) for each in wide):
                     continue  # it is over, and nothing is new of it
                 named.add(punctuation.key)
-                side.drop_pledges(punctuation.key)
+                side.drop_partial(punctuation.key)
                 if not side.closed(punctuation.key):
                     side.single.add(punctuation.key)
         if says:
             self._settle(known | named)
 
     def _control(self) -> bool:
-        """Promises of control sources act once their input's progress is past their time, or it ended."""
+        """Punctuations of control sources act once their input's watermark is past them, or it ended."""
         acted = False
         for i, side in enumerate(self.sides):
             due = [each for each in side.waiting if self.watermarks[i] > each[0] or side.ended]
@@ -389,7 +389,7 @@ class Naive:
         return self.alone_keys | matched
 
     def _settle(self, keys: set[Key]) -> None:
-        """Drop what is useless of these keys, announce what is finished, forget what is closed."""
+        """Drop what is useless of these keys, propagate what is finished, forget what is closed."""
         for key in keys:
             for side in self.sides:
                 held = side.live.pop(key, [])
@@ -415,7 +415,7 @@ class Naive:
                 for side in self.sides:
                     side.single.discard(key)
                     side.seen.discard(key)
-                    side.drop_pledges(key)
+                    side.drop_partial(key)
                     side.waiting = [each for each in side.waiting if each[1].key != key]
 
     def _advance(self, rows: dict[int, list[Row]], own_watermarks: dict[int, int]) -> None:

@@ -1,7 +1,7 @@
 """A script carried out by the library: declarations become streams, rows become Arrow tables.
 
 `Player` does one operation at a time and hands back what the library gave, in the order in which
-the operator emitted it: results and announcements are told apart only there.
+the operator emitted it: results and propagated keys are told apart only there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.stream import Stream
 from streamjoin.join.outputs import FinishedKeys, Output, Results
-from streamjoin.join.persistence.snapshot import _facts
+from streamjoin.join.persistence.snapshot import json_parts
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.planner import Plan
@@ -393,11 +393,11 @@ class Player:
         return found
 
     def remembered(self, number: int) -> tuple[int, int, int, int]:
-        """How many single keys an input has promised, has seen, has pledged, and how many promises wait."""
-        join = self.run.join
-        closed_keys = join.closed_keys[number]
-        known = len(closed_keys.constants), len(closed_keys.seen), len(join.partial_punctuations[number])
-        return *known, len(join.scheduled[number])
+        """Single keys that an input has closed, seen and partially closed; its scheduled punctuations."""
+        state = self.run.join.state
+        closed_keys = state.closed_keys[number]
+        known = len(closed_keys.constants), len(closed_keys.seen), len(state.partial_punctuations[number])
+        return *known, len(state.scheduled[number])
 
 
 def _known(run: LocalRun) -> list[Any]:
@@ -405,9 +405,9 @@ def _known(run: LocalRun) -> list[Any]:
     followers = [follower for follower in run.join.followers if follower is not None]
     followed = [(repr(each.state().to_pylist()), each.widest_slack) for each in followers]
     counted = [intake.arrived for intake in run._intakes]
-    facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
+    parts = {name: part for name, part in json_parts(run.join).items() if "arrival_order" not in name}
     summary = run.state()
-    return [facts, followed, counted, summary.rows, summary.closed_keys, summary.deferred, summary.groups]
+    return [parts, followed, counted, summary.rows, summary.closed_keys, summary.deferred, summary.groups]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

@@ -203,8 +203,8 @@ class Settings(_Compact):
     probe: str = "most_selective"
     operator: str | None = None
     memory: int | None = None  # bytes of runs in memory; the others are fetched when they are needed
-    defer: bool = False  # joining with those others may wait; for streams that keep their promises
-    purge: str = "immediate"  # what the model knows; other ways only for streams that keep their promises
+    defer: bool = False  # joining with those others may wait; for conforming streams
+    purge: str = "immediate"  # what the model knows; other ways only for conforming streams
     how: str = "inner"
     where: bool = False  # whether `passes` is a condition on the joined row
     group: bool = False  # whether rows leave by key: how many, and their ids

@@ -1,4 +1,4 @@
-"""The next elements of one input: rows that are honest or not, and promises of any form."""
+"""The next elements of one input: rows that are honest or not, and punctuations of any form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 class Habits(NamedTuple):
-    """How an input behaves: the share of rows that keep what was declared, the share of promises
+    """How an input behaves: the share of rows that keep what was declared, the share of punctuations
     that are ranges or wildcards, and how far its times lag behind the clock."""
 
     honest: float = 1.0
@@ -140,7 +140,7 @@ class Source:
         return next((key for key in tries if self._allowed(key)), None)
 
     def _allowed(self, key: tuple[Any, ...]) -> bool:
-        """Whether a row of this key keeps all promises of this input."""
+        """Whether a row of this key keeps all punctuations of this input."""
         value = tuple(map(rank, key))
         if any(all(map(matches, patterns, value)) for patterns in self.punctuated):
             return False
@@ -158,7 +158,7 @@ class Source:
         return value[0] <= rank(limit) if self.declared.descending else value[0] >= rank(limit)
 
     def _over(self, key: tuple[Any, ...], t: int) -> bool:
-        """Whether a control promise says that nothing of this key is so new. Older rows may still come."""
+        """Whether a control punctuation closes this key from then on. Older rows may still come."""
         value = tuple(map(rank, key))
         return any(t > until and all(map(matches, patterns, value)) for patterns, until in self.controlled)
 
@@ -220,7 +220,7 @@ class Source:
         return Punctuate(self.number, patterns, form)
 
     def control(self, clock: int) -> Control:
-        """Promises for now, for later, or for a time that is past."""
+        """Punctuations for now, for later, or for a time that is past."""
         rows = []
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             forms = zip(self.declared.control, self.domain, strict=True)
@@ -257,6 +257,6 @@ class Source:
         return Between(low, high, rng.random() < 0.7, rng.random() < 0.7)
 
     def advance(self, t: int) -> Advance:
-        """A promise that nothing before t will come."""
+        """A punctuation that nothing before t will come."""
         self.greatest = max(self.greatest or t, t + (self.declared.lateness or 0))
         return Advance(self.number, t)

@@ -68,8 +68,8 @@ FOUND: dict[str, tuple[tuple[Input, ...], Settings, tuple[Operation, ...]]] = {
             Push({1: (Row((1,), 5, 1002, offset=2), Row((1,), 10, 1003, offset=3))}),
         ),
     ),
-    # when the other input ended, an idle one lost the progress that it had been carried to
-    "progress never runs backwards": (
+    # when the other input ended, an idle one lost the watermark that it had been carried to
+    "a watermark never runs backwards": (
         (
             Input(types=("int64",), time="micros", lateness=4, idle=0),
             Input(types=("int64",), time="micros", window=1, lateness=1),
@@ -83,7 +83,7 @@ FOUND: dict[str, tuple[tuple[Input, ...], Settings, tuple[Operation, ...]]] = {
         ),
     ),
     # a range that touched no key left an empty batch waiting, and what follows took another way
-    "a promise by hand settles the pledges for its key": (
+    "a punctuation by hand settles the partial punctuations for its key": (
         (Input(types=("int64",), sequence=2, punctuation="marked", partitions=2), Input(types=("int64",))),
         Settings(),
         (

@@ -27,11 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamjoin as sj
 from streamjoin.cli.main import commands
-from streamjoin.join.persistence.rebucket import Stretch
-from streamjoin.join.persistence.stored_spec import read_spec
 from streamjoin.spark.checkpoint.inspect import join_states
-from streamjoin.spark.checkpoint.reader import Checkpoint, _run_schemas, stored_joins
+from streamjoin.spark.checkpoint.reader import Checkpoint
 from streamjoin.spark.checkpoint.rebucket import Rebucketing
+from streamjoin.state.component import HashRange
 from tests.spark.streams import write_batches
 from tests.tables import at
 
@@ -349,13 +348,13 @@ def test_what_is_no_checkpoint_of_a_join_is_refused(spark: SparkSession, tmp_pat
 def test_a_lost_row_is_found_before_the_new_checkpoint_gets_its_name(
     stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = Stretch.of
+    right = HashRange.slice_of
 
-    def wrong(stretch: Stretch, hashes: Any) -> slice:
+    def wrong(stretch: HashRange, hashes: Any) -> slice:
         found = right(stretch, hashes)
         return slice(found.start, max(found.start, found.stop - 1))
 
-    monkeypatch.setattr(Stretch, "of", wrong)
+    monkeypatch.setattr(HashRange, "slice_of", wrong)
     done = command("rebucket", stopped, "--buckets", 2, "--to", tmp_path / "two")
     assert isinstance(done.exception, sj.errors.InvariantBroken)
     assert "differs from the old one in rows of p0u, rows of p2c, rows of s0" in str(done.exception)
@@ -392,16 +391,6 @@ def test_the_state_of_a_running_query_is_read(spark: SparkSession, tmp_path: Pat
         assert live.whole.inputs[0].tuples == 2 * KEYS
     finally:
         query.stop()
-
-
-def test_a_state_of_an_older_version_is_read(spark: SparkSession, stopped: Path, tmp_path: Path) -> None:
-    """Before there were readers, a state did not tell its join's name and types."""
-    (stored,) = stored_joins(spark, Checkpoint.at(stopped), tmp_path)
-    schemas = list(_run_schemas(stored.folder))
-    older = read_spec(stored.guard.identity, {}, schemas, stored.spec.compaction)
-    assert [one.layout for one in older.inputs] == [one.layout for one in stored.spec.inputs]
-    opened = replace(stored, spec=older).open(0)
-    assert [side.live_rows for side in opened.sides] == [side.live_rows for side in stored.open(0).sides]
 
 
 def test_a_join_that_feeds_another_keeps_its_buckets() -> None:

@@ -132,7 +132,7 @@ def test_an_empty_set_has_no_key():
 @pytest.mark.parametrize("dtype", [pa.list_(pa.int64()), pa.struct([("x", pa.int64())]), pa.null()], ids=str)
 def test_keys_without_an_order_have_no_ranges(dtype):
     assert not orderable(dtype)
-    with pytest.raises(sj.BadInput, match="has no meaning; promise single keys"):
+    with pytest.raises(sj.BadInput, match="has no meaning; punctuate single keys"):
         ClosedRanges(dtype).add(between(1, 5))
 
 
@@ -198,7 +198,7 @@ def test_a_gap_that_holds_a_value_stays_open():
     assert contains(closed, ["a", "az", "b", "b\0", "c"]) == [True, True, False, True, True]
 
 
-def test_promises_in_order_need_one_range():
+def test_punctuations_in_order_need_one_range():
     closed = ClosedRanges(pa.int64())
     for i in range(1_000):
         closed.add(between(i, i))

@@ -227,8 +227,8 @@ def test_the_golden_state_holds_what_it_is_for():
     join = run.run.join
     assert all(side.tombstoned_rows for side in join.sides)
     assert len(join.closed_keys[1].ranges) == 1
-    assert len(join.propagated) == 1
-    assert sum(map(len, join.partial_punctuations)) == 2
+    assert len(join.state.propagated) == 1
+    assert sum(map(len, join.state.partial_punctuations)) == 2
     assert len(join.closed_keys[0].seen) == 5
 
 

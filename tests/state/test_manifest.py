@@ -1,4 +1,4 @@
-"""The manifest: which runs live and what of them is dead; and a restart as another join refused."""
+"""The manifest: which runs live and what of them is tombstoned; and a restart as another join refused."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ IDENTITY = {"inputs": ["news", "access"], "key types": ["int64"], "unique": ["ne
 
 
 def entry(name, rows=10, tombstones=None, matched=None, collided=False):
-    return RunEntry(name, rows, rows * 16, collided, tombstones, matched)
+    return RunEntry(name, rows, rows * 16, collided, (-5, 9), (0, 0), tombstones, matched)
 
 
 def flags(rows, *chosen):
@@ -31,7 +31,7 @@ def test_a_manifest_comes_back_as_it_was():
             "s1": [],
             "p0c": [[entry("3-p0c-1-dd", rows=3, matched=flags(3, 1))]],
         },
-        {"step": 7, "own progress": [-(1 << 62), 5], "ranges": [[-(1 << 200), {"hex": "00ff"}]]},
+        {"counters": {"step": 7}, "watermarks": [-(1 << 62), 5], "ranges": [[-(1 << 200), {"hex": "00ff"}]]},
     )
     found = Manifest.decode(told.encode())
     assert (found.identity, found.facts) == (told.identity, told.facts)
@@ -58,7 +58,7 @@ def test_flags_of_any_length(rows):
 
 
 def test_it_is_small():
-    """A hundred runs of a million rows, some dead: what is written at every batch."""
+    """A hundred runs of a million rows, some tombstoned: what is written at every batch."""
     tombstones = flags(1_000_000, *range(0, 1_000_000, 1_000))
     runs = [entry(f"{i}-s0-1-aaaaaaaa", rows=1_000_000) for i in range(99)]
     told = Manifest(IDENTITY, {"s0": [[*runs, entry("x", rows=1_000_000, tombstones=tombstones)]]})

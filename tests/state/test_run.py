@@ -31,7 +31,7 @@ def live_keys(run):
     return sorted(run.batch.where(run.live_mask()).keys[0].to_pylist())
 
 
-# ---------------------------------------------------------------- dead rows
+# ---------------------------------------------------------------- tombstoned rows
 
 
 def test_a_row_dies_once():
@@ -102,7 +102,7 @@ def test_live_rows_between_two_times(start, stop, expected):
     assert sorted(run.batch.time[run.live_between(start, stop)].tolist()) == expected
 
 
-def test_dead_rows_are_at_no_time():
+def test_tombstoned_rows_are_at_no_time():
     run = run_of([1, 2, 3, 4], times=[30, 20, 10, 20])
     run.delete(rows_of(run, 2))
     for start, stop, expected in ((0, 100, [10, 20, 30]), (15, 25, [20])):
@@ -197,7 +197,7 @@ def test_a_long_run_is_searched_alike_whether_its_keys_are_known_or_not(hash_fun
 def test_presence_in_stretches_that_are_partly_dead():
     run = run_of([key for key in range(10) for _ in range(4)])
     for key in range(10):
-        run.delete(rows_of(run, key)[: key % 5])  # keys 4 and 9 are dead
+        run.delete(rows_of(run, key)[: key % 5])  # keys 4 and 9 are tombstoned
     for probe_keys in ([4], [9, 3], list(range(10))):
         probe = sorted_batch(probe_keys)
         hit = match(probe, run)
@@ -260,7 +260,7 @@ def test_an_index_counts_as_memory_and_goes_with_the_rows():
     alone = run.resident_bytes
     match(sorted_batch(range(5000)), run)
     assert run.resident_bytes > alone
-    run.leave_memory()
+    run.unload()
     assert not indexed(run)
     assert run.asked == 0
 

@@ -1,4 +1,4 @@
-"""The runs of one input: merged by size, cut by bytes, compacted when dead; no row lost, none revived."""
+"""Sorted runs: compacted by size and by tombstones, cut by bytes; no row lost, none revived."""
 
 import itertools
 import math
@@ -155,7 +155,7 @@ def test_a_row_larger_than_a_run_is_a_run():
     assert [len(run) for run in side.runs] == [1, 1, 1]
 
 
-# ---------------------------------------------------------------- dead rows
+# ---------------------------------------------------------------- tombstoned rows
 
 
 @pytest.mark.parametrize("tombstone_share", [0.2, 0.5])
@@ -195,7 +195,7 @@ def test_a_dead_piece_of_a_living_tier_is_dropped():
     assert side.tombstoned_rows == 0
 
 
-def test_dead_rows_never_come_back():
+def test_tombstoned_rows_never_come_back():
     """Whatever is appended, merged and compacted after them."""
     policy = CompactionPolicy(fanout=2, run_bytes=120, tombstone_share=0.5, smallest_class_rows=1)
     side = SortedRuns("s", batch([0], payload=[0]).layout, RunNames(), policy)

@@ -1,4 +1,4 @@
-"""Output columns of matched rows: the key once, then each component's other columns.
+"""Assembly: the output columns of matched rows; the key once, then each component's other columns.
 
 A component is a batch and one row number per result; all components have the same length.
 Cost: one gather per output column.

@@ -1,4 +1,4 @@
-"""Rows as Arrow columns with key hash and time: what every kernel, run and operator works on.
+"""Batch: rows as Arrow columns with key hash and time; what every kernel, run and operator works on.
 
 A `Batch` is one Arrow record batch in a fixed physical layout:
 
@@ -10,7 +10,7 @@ A `Batch` is one Arrow record batch in a fixed physical layout:
 
 Positional names keep user columns out of the way. A batch that was `sorted()` is ascending by
 `h`, and rows of one key are adjacent even where two keys share a hash, so a *group* (a maximal
-stretch of rows of one key) is known by its first row. Worked number: keys 7 7 3 with hashes
+range of rows of one key) is known by its first row. Worked number: keys 7 7 3 with hashes
 9 9 2 sort to 3 7 7; groups start at rows 0 and 1.
 """
 
@@ -30,7 +30,7 @@ from streamjoin.columnar.keys import adjacent_equal, tie_order
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-NO_TIME = np.iinfo(np.int64).min  # stands for a null time of a row that was kept all the same
+NO_TIME = np.iinfo(np.int64).min  # stands for a null time of a row that stays all the same
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Layout:
 
     @cached_property
     def keys_only(self) -> Layout:
-        """The layout of rows that are nothing but a key: promises, announced keys."""
+        """The layout of rows that are nothing but a key: closed keys, propagated keys."""
         return Layout(self.key_types)
 
     @cached_property
     def keys_with_time(self) -> Layout:
-        """The layout of promises that wait for a time."""
+        """The layout of scheduled punctuations: keys with a time."""
         return Layout(self.key_types, timed=True)
 
     def empty(self) -> Batch:
@@ -160,13 +160,13 @@ class Batch:
             return self
         return self.layout.keys_only.batch([self.data.column(0), *self.keys])
 
-    def sorted(self, *, in_stretches: bool = False) -> Batch:
+    def sorted(self, *, in_runs: bool = False) -> Batch:
         """The rows by hash, equal keys adjacent; rows of one key in any order.
 
-        `in_stretches`: the rows are a few sorted stretches one after another; merging them is
+        `in_runs`: the rows are a few sorted runs one after another; merging them is
         then cheaper than sorting.
         """
-        order = self._sorting("stable" if in_stretches else "quicksort")
+        order = self._sorting("stable" if in_runs else "quicksort")
         if order is None:
             return self
         known: Batch | None = self.__dict__.get("_sorted")
@@ -175,9 +175,9 @@ class Batch:
             known.__dict__["_order"] = None
         return known
 
-    def sort_order(self, *, in_stretches: bool = False) -> Ints:
+    def sort_order(self, *, in_runs: bool = False) -> Ints:
         """The row numbers in the order of `sorted()`."""
-        order = self._sorting("stable" if in_stretches else "quicksort")
+        order = self._sorting("stable" if in_runs else "quicksort")
         return np.arange(len(self)) if order is None else order
 
     def _sorting(self, kind: Literal["quicksort", "stable"]) -> Ints | None:
@@ -201,7 +201,7 @@ class Batch:
         split = same_hash & ~adjacent_equal(keys)
         if not split.any():
             return order
-        # Two keys share a hash. Only their stretches are put in order, which is rare and small.
+        # Two keys share a hash. Only their rows are put in order, which is rare and small.
         order = np.arange(len(values)) if order is None else order
         bounds = np.flatnonzero(np.concatenate(([True], ~same_hash, [True])))
         touched = np.unique(np.searchsorted(bounds, np.flatnonzero(split), side="right") - 1)

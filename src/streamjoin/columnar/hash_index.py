@@ -1,4 +1,4 @@
-"""Where hashes stand in a sorted array without repeats, at a cost that hardly grows with the array.
+"""Hash index: positions of hashes in a sorted array without repeats, with a bit filter in front.
 
 Hashes spread evenly over their range. So the range is cut into 8 to 16 fine cells for each value, and a bit
 says whether a cell has one: of a hash that is not there, mostly no more is read than that. Sixteen fine cells

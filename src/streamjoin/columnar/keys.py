@@ -188,3 +188,10 @@ def cast_by_position(array: Any, dtype: pa.DataType) -> Any:
         ]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
     return array.cast(dtype)
+
+
+def checksum(columns: Sequence[Any]) -> tuple[int, int]:
+    """How many rows, and a number that is the same for the same rows in any order."""
+    if len(columns[0]) == 0:
+        return 0, 0
+    return len(columns[0]), int(hash_keys(columns).view(np.uint64).sum(dtype=np.uint64))

@@ -30,10 +30,10 @@ def match_unique(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return found, at[found]
 
 
-def find_stretches(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+def find_ranges(left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
     """Where the values of an ascending array without repeats stand in an ascending array with.
 
-    Returns positions in `left` (ascending), and for each the start and length of its stretch.
+    Returns positions in `left` (ascending), and for each the start and length of its range.
     """
     if len(right) == 0:
         none = np.empty(0, np.int64)

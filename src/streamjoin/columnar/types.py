@@ -1,4 +1,4 @@
-"""The one type to which the key columns of all inputs are cast before hashing, as Spark widens:
+"""Key types: the one type to which the key columns of all inputs are cast before hashing, as Spark widens:
 whole numbers to the wider one, whole numbers and decimals to a decimal that holds both, either
 with a float to double, a date with a timestamp to the timestamp. Everything else must be equal.
 """

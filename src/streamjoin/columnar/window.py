@@ -1,4 +1,4 @@
-"""The window predicate. A result is valid when, for every component i, (the latest time among
+"""Window predicate. A result is valid when, for every component i, (the latest time among
 its components) - t_i <= W_i, inclusive. Worked number: times 10 and 14 with windows 4 and none
 are valid, 10 and 15 are not.
 
@@ -9,7 +9,7 @@ valid exactly when latest - W <= t <= until; so where the tuples of a key stand 
 that do are found by two binary searches.
 
 A component may be a result itself. Then its time is the latest of its own components, and until when it may
-go on is told for each row: what lies between is its window, one for each row.
+go on stands with each row: what lies between is its window, one for each row.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TimeOrder:
 
     @classmethod
     def of(cls, times: Ints, start: Ints, count: Ints) -> TimeOrder | None:
-        """Of one stretch of rows for each key; None where key and time do not fit one code."""
+        """Of one range of rows for each key; None where key and time do not fit one code."""
         key, rows = expand(start, count)
         time = times[rows]
         if len(time) == 0:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
 from streamjoin.columnar.keys import equal_at
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import CompactionPolicy, Part, RunNames, SortedRuns
+from streamjoin.state.sorted_runs import CompactionPolicy, MarkedRows, RunNames, SortedRuns
 
 Floats = npt.NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class TableCache:
                 marks = (since << 32) + np.minimum(count, _MET)[batch.sort_order()]
                 mine = new[by_key.groups.of_rows()]
                 if mine.any():
-                    side.adopt(Part(by_key.where(mine), arrived=marks[mine]))
+                    side.adopt(MarkedRows(by_key.where(mine), arrived=marks[mine]))
                     side.compact_due()
                 added += int(np.count_nonzero(new))
         return added

@@ -96,7 +96,7 @@ class OrderedScan(Scan):
         tuples = concat(join.spec.stream, parts)
         self.waiting -= len(tuples)  # their memory is free for values that enter the cache
         if len(tuples):
-            yield from self._meet(join, self.position, tuples.sorted(in_stretches=True))
+            yield from self._meet(join, self.position, tuples.sorted(in_runs=True))
         for chunk in self.chunks:
             chunk.segments_left -= 1
         self._move_on(join)
@@ -109,7 +109,7 @@ class OrderedScan(Scan):
             for chunk in self.chunks
             for start, stop in self._ahead(chunk)
         ]
-        tuples = concat(join.spec.stream, parts).sorted(in_stretches=True)
+        tuples = concat(join.spec.stream, parts).sorted(in_runs=True)
         self.chunks, self.waiting = [], 0
         cuts = self._cuts(tuples)
         for segment in np.flatnonzero(np.diff(cuts)).tolist():

@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout
 from streamjoin.columnar.keys import equal_at
-from streamjoin.columnar.match import expand, find_stretches
+from streamjoin.columnar.match import expand, find_ranges
 from streamjoin.enrich.read_costs import ReadCosts, measure
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import decode_run, encode_run
@@ -184,7 +184,7 @@ class StagedBucket:
         if self.segments[segment].collided or np.any(keys.hash[1:] == keys.hash[:-1]):
             hit = match(keys, Run("segment", rows))
             return hit.start, hit.count
-        found, start, count = find_stretches(keys.hash, rows.hash)
+        found, start, count = find_ranges(keys.hash, rows.hash)
         same = equal_at(keys.keys, found, rows.keys, start)
         return start[same], count[same]
 

@@ -23,7 +23,7 @@ from streamjoin.state.codec import SNAPSHOT, decode
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.memory import RunStore
 from streamjoin.state.run import Run
-from streamjoin.state.stores import Values
+from streamjoin.state.stores import InMemoryRuns
 
 Tiers = dict[str, list[list[RunEntry]]]
 
@@ -136,5 +136,5 @@ def to_bytes(join: EnrichJoin) -> bytes:
 def from_bytes(spec: EnrichSpec, value: bytes, table_of: Callable[[str], StagedRows]) -> EnrichJoin:
     """The join that `to_bytes` wrote."""
     header, (manifest, *parts) = decode(SNAPSHOT, value)
-    run_store = Values(dict(zip(header["runs"], parts, strict=True)))
+    run_store = InMemoryRuns(dict(zip(header["runs"], parts, strict=True)))
     return restore(spec, Manifest.decode(manifest), run_store, table_of)

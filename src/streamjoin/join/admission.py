@@ -1,6 +1,6 @@
 """Admission: which arriving rows take part, and which break what was declared.
 
-One reason per row, the first that applies: null_time, late, duplicate_key, after_promise. A
+One reason per row, the first that applies: null_time, late, duplicate_key, after_punctuation. A
 violation is counted; then, as declared, the row goes to the violations output ("drop"), takes
 part all the same ("keep"), or the join fails ("fail").
 """
@@ -48,7 +48,7 @@ def admit(
 ) -> Admitted:
     """Sort out one input's rows of one batch.
 
-    `late_before` is the input's progress where lateness counts (exclusive: a row at it is in
+    `late_before` is the input's watermark where lateness counts (exclusive: a row at it is in
     time). Of two rows of a unique key the first by position stays; without positions the one
     with the earlier time, then the smaller row.
     """
@@ -79,14 +79,14 @@ def admit(
         if spec.unique:
             blame("duplicate_key", _on_rows(closed_keys.seen.contains(by_key), by_key, order))
         blame("after_punctuation", _on_rows(closed_keys.closed_by_punctuation(by_key), by_key, order))
-    if spec.partitions == 1:  # else a promise counts only once several partitions have made it
+    if spec.partitions == 1:  # else a punctuation counts only once several partitions have sent it
         blame("after_punctuation", arrivals.after_own_punctuation())
     if spec.unique and order is not None:
         taking_part = np.logical_or.reduce([free, *(reasons[reason] for reason in kept & reasons.keys())])
         blame("duplicate_key", _repeats(rows, order, taking_part, arrivals.rows_at))
     if not reasons:
         return Admitted(rows, arrivals.rows_at, [])
-    return _carry_out(number, spec, arrivals, reasons, free, kept)
+    return _apply_policy(number, spec, arrivals, reasons, free, kept)
 
 
 def _on_rows(by_group: Mask, by_key: Batch, order: Ints) -> Mask:
@@ -130,7 +130,7 @@ def _comparable(value: Any) -> tuple[int, Any]:
     return (1, repr(value) if isinstance(value, list | dict) else value)
 
 
-def _carry_out(
+def _apply_policy(
     number: int,
     spec: InputSpec,
     arrivals: Arrivals,
@@ -165,8 +165,8 @@ def _failure(spec: InputSpec, arrivals: Arrivals, row: int, reason: Reason) -> E
         "late": "came later than its declared lateness allows",
         "duplicate_key": "is a second tuple of a key declared unique; the first is "
         + _first_of(arrivals, row),
-        "after_punctuation": "came after a promise that no more tuples of its key would come, which is "
-        + _promise_of(arrivals, row),
+        "after_punctuation": "came after a punctuation that closed its key, which is "
+        + _punctuation_of(arrivals, row),
     }[reason]
     error = BadInput if reason in ("null_time", "late") else PunctuationViolated
     return error(
@@ -190,7 +190,7 @@ def _first_of(arrivals: Arrivals, row: int) -> str:
     return "in an earlier batch"
 
 
-def _promise_of(arrivals: Arrivals, row: int) -> str:
+def _punctuation_of(arrivals: Arrivals, row: int) -> str:
     keys = arrivals.keys
     for other in np.flatnonzero(keys.hash == arrivals.rows.hash[row]).tolist():
         same = equal_at(keys.keys, np.array([other]), arrivals.rows.keys, np.array([row])).all()

@@ -2,7 +2,7 @@
 
 A function has one or two accumulator columns. `lift` makes them from rows, one accumulator per row;
 `combine` makes one of all accumulators of a group, as often as there is reason to; `finish` makes
-the answer. So a batch's rows, a merge of runs and a final row are one code path. Worked case: avg
+the answer. So a batch's rows, a compaction of runs and a final row are one code path. Worked case: avg
 of 3 and null and 4 is lifted to (3, 1) (-, 0) (4, 1), combined to (7, 2) and finished to 3.5.
 
 What comes out does not depend on what was combined with what, except for the last digits of a sum

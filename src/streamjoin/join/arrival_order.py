@@ -211,11 +211,6 @@ class ClusterFollower:
     def restore(self, state: pa.RecordBatch) -> None:
         self.recent = Batch(self.recent.layout, state)
 
-    def restore_unpartitioned(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """From a snapshot of the time when an input was followed as one partition, at the edge."""
-        *keys, age = batches[0].columns
-        self.recent = self.recent.layout.batch([*keys, pa.array(np.zeros(len(age), np.int64)), age])
-
 
 class OrderFollower:
     """For each partition its last `slack` values, and the greatest before them; the same in every bucket.
@@ -315,13 +310,6 @@ class OrderFollower:
             own = partition == number
             limit = np.flatnonzero(own & is_limit).tolist()
             self.lines[number] = _Line(limit[0] if limit else None, np.flatnonzero(own & ~is_limit))
-
-    def restore_unpartitioned(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """From a snapshot of the time when an input was followed as one partition, at the edge."""
-        limit, recent = (batch.column(0) for batch in batches)
-        self.values = pa.concat_arrays([limit, recent])
-        rows = np.arange(len(limit), len(self.values))
-        self.lines = {0: _Line(0 if len(limit) else None, rows)} if len(self.values) else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
-"""Pairs that are owed: XJoin's memory-disk and cleanup stages for n inputs.
+"""Deferred matches: XJoin's memory-disk and cleanup stages for n inputs.
 
-Rows arrive in turns, and each keeps the number of its turn; a run that leaves memory keeps the turn
-in which it `left`. Arriving rows visit only what is in memory. So a combination of rows, the
-latest of which came in turn e, was given at once exactly when none of the others had left before e.
-Whatever else joins is owed, and given when its part of the hash space is worked off: then all
-combinations up to now are given, and only rows that come later can owe again. Each is given once.
+Arriving rows probe only the runs in memory. Matches with spilled runs are deferred, and made slice by
+slice of the hash space while the inputs are blocked, or when they have ended. Rows arrive in turns; each
+row keeps the number of its turn, and a run the turn in which it was spilled (`spilled_at`). So a
+combination of rows, the latest of which came in turn e, was made at once exactly when none of the others
+was spilled before e. Every other combination is deferred until its slice is joined: then all combinations
+up to now are made, and only rows that come later can defer again. Each combination is made once.
 
-Worked case: a (turn 1) leaves in turn 2; b of its key arrives in turn 3 and does not see it. 2 < 3:
-the pair is owed. Had a left in turn 3 or later, b would have seen it.
+Worked case: a (turn 1) is spilled in turn 2; b of its key arrives in turn 3 and does not see it. 2 < 3:
+the match is deferred. Had a been spilled in turn 3 or later, b would have seen it.
 
-A part that owes keeps its rows, promised or out of their window, until it is worked off.
+A slice with deferred matches keeps its rows, closed or out of their window, until it is joined.
 """
 
 from __future__ import annotations
@@ -23,99 +24,147 @@ import numpy as np
 from streamjoin.columnar.assemble import Component
 from streamjoin.columnar.batch import Batch, Ints, Mask
 from streamjoin.join.probe import Probe
+from streamjoin.state.component import Holds, StateComponent, refuse
+from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.sorted_runs import SortedRuns
 
-PARTS = 16  # of the hash space, worked off one at a time
-_SHIFT = 60  # the upper four bits of a hash say its part
+SLICES = 16  # of the hash space, joined one at a time
+_SHIFT = 60  # the upper four bits of a hash say its slice
 
 
-def _part(hashes: Ints) -> Ints:
-    parts: Ints = (hashes >> _SHIFT) + PARTS // 2
-    return parts
+def _slice_of(hashes: Ints) -> Ints:
+    slices: Ints = (hashes >> _SHIFT) + SLICES // 2
+    return slices
 
 
-class DeferredMatches:
-    """By part of the hash space: up to which turn all is joined, and how many rows owe since."""
+class DeferredMatches(StateComponent):
+    """By slice of the hash space: up to which turn all is joined, and how many rows deferred matches since.
 
-    def __init__(self) -> None:
+    Not `active` where every match is made at once. A state in which it was active goes on so until the
+    operator has made what is deferred (`stop`).
+    """
+
+    name = "deferred_matches"
+    holds: Holds = "pending"
+
+    def __init__(self, memory_manager: MemoryManager, *, active: bool) -> None:
+        self.active = active
         self.turn = 0
-        self.settled: Ints = np.zeros(PARTS, np.int64)
-        self.owed: Ints = np.zeros(PARTS, np.int64)
+        self.joined_until: Ints = np.zeros(SLICES, np.int64)
+        self.deferred_rows: Ints = np.zeros(SLICES, np.int64)
+        self._memory_manager = memory_manager
 
-    def owing(self, rows: Batch, others: Sequence[SortedRuns]) -> Mask:
-        """Which arriving rows may have partners outside memory."""
-        gone: Mask = np.zeros(PARTS, np.bool_)
-        for run in (run for side in others for run in side.runs if run.left is not None):
-            first, last = _part(np.array(run.hash_bounds))
-            gone[first : last + 1] = True
-        mask: Mask = gone[_part(rows.hash)]
+    @property
+    def state_rows(self) -> int:
+        return int(self.deferred_rows.sum())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any match is deferred."""
+        return self.active and bool(self.deferred_rows.any())
+
+    def begin_turn(self) -> int | None:
+        """The number of the next turn of rows; they have seen every run that is spilled from now on."""
+        if not self.active:
+            return None
+        self.turn += 1
+        self._memory_manager.turn = self.turn
+        return self.turn
+
+    def defer(self, rows: Batch, others: Sequence[SortedRuns]) -> Mask | None:
+        """Which arriving rows may match spilled rows: their matches are deferred. None: no row."""
+        if not self.active:
+            return None
+        spilled: Mask = np.zeros(SLICES, np.bool_)
+        for run in (run for side in others for run in side.runs if run.spilled_at is not None):
+            first, last = _slice_of(np.array(run.hash_bounds))
+            spilled[first : last + 1] = True
+        mask: Mask = spilled[_slice_of(rows.hash)]
+        if not mask.any():
+            return None
+        self.deferred_rows += np.bincount(_slice_of(rows.hash[mask]), minlength=SLICES)
         return mask
-
-    def incur(self, rows: Batch) -> None:
-        """These rows owe."""
-        self.owed += np.bincount(_part(rows.hash), minlength=PARTS)
 
     def has_deferred(self, hashes: Ints) -> Mask:
-        """Which hashes lie in a part that owes."""
-        mask: Mask = self.owed[_part(hashes)] > 0
+        """Which hashes lie in a slice with deferred matches."""
+        mask: Mask = self.deferred_rows[_slice_of(hashes)] > 0
         return mask
 
-    def parts(self, *, only_largest: bool) -> list[int]:
-        """The parts that owe, the largest debt first."""
-        order = [int(part) for part in np.argsort(-self.owed, kind="stable") if self.owed[part]]
+    def slices(self, *, only_largest: bool) -> list[int]:
+        """The slices with deferred matches, those of the most rows first."""
+        rows = self.deferred_rows
+        order = [int(number) for number in np.argsort(-rows, kind="stable") if rows[number]]
         return order[:1] if only_largest else order
 
-    def settle(self, part: int) -> None:
-        """All combinations in a part are given up to now."""
-        self.settled[part], self.owed[part] = self.turn, 0
+    def complete(self, number: int) -> None:
+        """All combinations of a slice are made up to now."""
+        self.joined_until[number], self.deferred_rows[number] = self.turn, 0
 
-    def to_json(self) -> dict[str, Any]:
-        return {"turn": self.turn, "settled": self.settled.tolist(), "owed": self.owed.tolist()}
+    def stop(self, sides: Sequence[SortedRuns]) -> None:
+        """Nothing is deferred any more, from now on: turns need not be known."""
+        self.active = False
+        for run in (run for side in sides for run in side.runs):
+            run.arrived = run.spilled_at = None
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        self.turn = saved["turn"]
-        self.settled, self.owed = np.array(saved["settled"]), np.array(saved["owed"])
+    def to_json(self) -> Any:
+        if not self.active:
+            return None
+        arrays = {"joined_until": self.joined_until.tolist(), "deferred_rows": self.deferred_rows.tolist()}
+        return {"turn": self.turn, **arrays}
+
+    def restore(self, part: Any) -> None:
+        """Also where the join defers no more: then the next batch makes what is deferred."""
+        self.active = True
+        self.turn = self._memory_manager.turn = part["turn"]
+        self.joined_until, self.deferred_rows = (
+            np.array(part["joined_until"]),
+            np.array(part["deferred_rows"]),
+        )
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Only local runs defer, and they have one bucket."""
+        refuse(self.name)
 
     def frames(
-        self, part: int, sides: Sequence[SortedRuns], windows_us: tuple[int | None, ...], frame_rows: int
+        self, number: int, sides: Sequence[SortedRuns], windows_us: tuple[int | None, ...], frame_rows: int
     ) -> Iterator[list[Component]]:
-        """What a part owes: rows that came since it was last worked off, with all that came before them."""
+        """The deferred matches of a slice: rows that came since it was joined, with all that came before."""
         inputs = range(len(sides))
         for i in inputs:
             others = [other for other in inputs if other != i]
-            for rows, arrived in self._recent(sides[i], part):
+            for rows, arrived in self._recent(sides[i], number):
                 probe = Probe(i, rows, windows_us, frame_rows, tuple(inputs))
-                probe.visit(others, partial(_found_in_owing, sides), all_keys=True)
+                probe.visit(others, partial(_find_spilled, sides), all_keys=True)
                 for frame in probe.frames():
-                    owed = _owed(probe, frame, arrived)
-                    if owed.any():
-                        yield [(batch, numbers[owed]) for batch, numbers in frame]
+                    missed = _missed(probe, frame, arrived)
+                    if missed.any():
+                        yield [(batch, numbers[missed]) for batch, numbers in frame]
 
-    def _recent(self, side: SortedRuns, part: int) -> Iterator[tuple[Batch, Ints]]:
-        """Live rows of a part that came since it was worked off, run by run, and their turns."""
+    def _recent(self, side: SortedRuns, number: int) -> Iterator[tuple[Batch, Ints]]:
+        """Live rows of a slice that came since it was joined, run by run, and their turns."""
         for run in list(side.runs):
-            first, last = _part(np.array(run.hash_bounds))
-            if run.arrived is None or not first <= part <= last:
+            first, last = _slice_of(np.array(run.hash_bounds))
+            if run.arrived is None or not first <= number <= last:
                 continue
-            since = run.live_mask() & (run.arrived > self.settled[part])
+            since = run.live_mask() & (run.arrived > self.joined_until[number])
             rows = np.flatnonzero(since)
             if len(rows):
-                rows = rows[_part(run.batch.hash[rows]) == part]
+                rows = rows[_slice_of(run.batch.hash[rows]) == number]
             if len(rows):
                 yield run.batch.take(rows), run.arrived[rows]
 
 
-def _owing_runs(sides: Sequence[SortedRuns], other: int) -> list[Run]:
-    """Of two inputs the other must have left memory; of more, one of the others."""
-    return [run for run in sides[other].runs if len(sides) > 2 or run.left is not None]
+def _probed_runs(sides: Sequence[SortedRuns], other: int) -> list[Run]:
+    """Of two inputs the other must be spilled; of more, one of the others."""
+    return [run for run in sides[other].runs if len(sides) > 2 or run.spilled_at is not None]
 
 
-def _found_in_owing(sides: Sequence[SortedRuns], other: int, rows: Batch) -> list[Hit]:
-    return sides[other].match(rows, _owing_runs(sides, other))
+def _find_spilled(sides: Sequence[SortedRuns], other: int, rows: Batch) -> list[Hit]:
+    return sides[other].match(rows, _probed_runs(sides, other))
 
 
-def _owed(probe: Probe, frame: list[Component], arrived: Ints) -> Mask:
+def _missed(probe: Probe, frame: list[Component], arrived: Ints) -> Mask:
     """Which combinations the driving row, the latest, did not see when it arrived."""
     latest = arrived[frame[probe.driver][1]]
     before: Mask = np.ones(len(latest), np.bool_)
@@ -125,6 +174,6 @@ def _owed(probe: Probe, frame: list[Component], arrived: Ints) -> Mask:
             run = probe.run_of(batch)
             if run.arrived is not None:
                 before &= run.arrived[rows] < latest
-            if run.left is not None:
-                unseen |= run.left < latest
+            if run.spilled_at is not None:
+                unseen |= run.spilled_at < latest
     return before & unseen

@@ -1,25 +1,25 @@
-"""Group by: what the results of a key add up to, given the moment the key is finished.
+"""Group by: aggregates of the results of a key, emitted the moment the key is finished.
 
 The rows that a join gives become accumulators (`aggregates`), one row per group and batch, and are
-kept like everything else: as sorted immutable runs of a `SortedRuns`, in the same manifest. When the join
+stored like everything else: as sorted runs (`SortedRuns`), in the same manifest. When the join
 says that a key is finished its accumulators are taken out, combined, and leave as the final rows of
 its groups, before the punctuation for the key. Worked case: item 180 gets 2 bids, then 1, then "no
-more bids for item 180": partial rows (180, 2) and (180, 1) are held, then (180, 3) leaves and
-nothing is held.
+more bids for item 180": partial rows (180, 2) and (180, 1) are stored, then (180, 3) leaves and
+nothing is stored.
 
-Whenever runs are merged their rows are combined, and they are merged four at a time: a key that
+Whenever runs are compacted their rows are combined, and they are compacted four at a time: a key that
 stays open for 10,000 batches has at most three partial rows per size class of its runs.
 
-A null key is never finished. The rows that have one (outer and anti joins) are kept apart, and
+A null key is never finished. The rows that have one (outer and anti joins) are stored apart, and
 leave when every input that can bring such rows has ended.
 
-Cost of a batch of b results against n partial rows: b to combine, b amortised log(n / b) to merge; a
+Cost of a batch of b results against n partial rows: b to combine, b amortised log(n / b) to compact; a
 finished key costs a lookup per run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,8 +28,9 @@ from streamjoin.columnar.batch import Batch, Ints, concat
 from streamjoin.columnar.keys import valid
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.outputs import FinishedKeys, Output, Results
+from streamjoin.state.component import Holds, StateComponent
 from streamjoin.state.run import Run
-from streamjoin.state.sorted_runs import CompactionPolicy, Part, RunNames, SortedRuns, Tier
+from streamjoin.state.sorted_runs import CompactionPolicy, MarkedRows, RunNames, SortedRuns, Tier
 
 KEYED = "g"  # the tag of the side whose rows have a key
 UNKEYED = "gn"  # the tag of the side whose rows have no key
@@ -45,8 +46,8 @@ class Partials(SortedRuns):
         super().__init__(tag, grouping.layout, names, replace(policy, fanout=min(policy.fanout, _FANOUT)))
         self._grouping = grouping
 
-    def _cut(self, sorted_parts: Iterable[Part]) -> Tier:
-        return super()._cut(Part(self._grouping.combine(part.rows)) for part in sorted_parts)
+    def _cut(self, sorted_parts: Iterable[MarkedRows]) -> Tier:
+        return super()._cut(MarkedRows(self._grouping.combine(part.rows)) for part in sorted_parts)
 
     def take_out(self, runs: Iterable[tuple[Run, Ints]]) -> Batch:
         """Live rows of some runs leave, combined."""
@@ -54,28 +55,39 @@ class Partials(SortedRuns):
         for run, rows in runs:
             parts.append(run.batch.take(rows))
             run.delete(rows)
-        return self._grouping.combine(concat(self.layout, parts).sorted(in_stretches=True))
+        return self._grouping.combine(concat(self.layout, parts).sorted(in_runs=True))
 
 
-class GroupBy:
+class GroupBy(StateComponent):
     """The groups of a join, or of one hash bucket of it, that are not final yet."""
+
+    name = "groups"
+    holds: Holds = "groups"
 
     def __init__(self, grouping: Grouping, names: RunNames, policy: CompactionPolicy) -> None:
         self.grouping = grouping
         self._keyed = Partials(KEYED, grouping, names, policy)
         self._unkeyed = Partials(UNKEYED, grouping, names, policy)
+        self._unkeyed.by_hash = False
         self._pending: list[Batch] = []
 
     def __len__(self) -> int:
-        """How many partial rows are held."""
+        """How many partial rows are stored."""
         return sum(side.live_rows for side in self.sides) + sum(map(len, self._pending))
 
     @property
     def sides(self) -> tuple[SortedRuns, SortedRuns]:
         return self._keyed, self._unkeyed
 
+    def sorted_runs(self) -> Sequence[SortedRuns]:
+        return self.sides
+
+    @property
+    def state_rows(self) -> int:
+        return len(self)
+
     def keyed(self) -> SortedRuns:
-        """The keys of which something is held."""
+        """The partial rows that have a key."""
         self._put_away()
         return self._keyed
 
@@ -95,7 +107,7 @@ class GroupBy:
         self._unkeyed.append(rows.where(~has_key).sorted())
 
     def finish(self, keys: Batch) -> Iterator[Results]:
-        """The final rows of finished keys (a sorted batch); nothing is held of them any more."""
+        """The final rows of finished keys (a sorted batch); nothing is stored of them any more."""
         hits = self.keyed().match(keys)
         yield from self._final(self._keyed.take_out((hit.run, hit.live()[1]) for hit in hits))
 

@@ -1,4 +1,4 @@
-"""What a group by asks of a join, and its partial rows.
+"""Grouping specification: the keys and aggregates of a group by, and the form of its partial rows.
 
 Joined rows are lifted to partial rows (one accumulator for each aggregate), partial rows of one
 group are combined, and combined ones are finished to the answer. Worked case, grouped by item and

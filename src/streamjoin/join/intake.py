@@ -23,7 +23,7 @@ from streamjoin.declare.stream import Closing, Marked, Stream
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.arrival_order import with_tracks
 from streamjoin.join.arrivals import Arrivals, Positions
-from streamjoin.join.forwarded import punctuation_rows
+from streamjoin.join.forwarded_punctuations import punctuation_rows
 from streamjoin.join.statistics.monitor import look
 from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
 from streamjoin.state.closed_keys import KeyPatterns

@@ -28,7 +28,7 @@ class JoinType:
 
     @property
     def forgets_matched(self) -> bool:
-        """A left tuple is let go of at its first match."""
+        """A left tuple is evicted at its first match."""
         return not self.combinations
 
     @property

@@ -1,4 +1,4 @@
-"""Which tuples took part in the results of one probe, for the inputs of which that must be known."""
+"""Matched flags: which tuples took part in the results of one probe, for inputs where that must be known."""
 
 from __future__ import annotations
 

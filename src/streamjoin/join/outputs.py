@@ -1,4 +1,4 @@
-"""What a join gives, holds and counts."""
+"""The elements of a join's output stream, and the size of its state."""
 
 from __future__ import annotations
 
@@ -12,28 +12,6 @@ from streamjoin.columnar.assemble import Component
 from streamjoin.columnar.batch import Batch
 from streamjoin.join.admission import Violation
 from streamjoin.state.closed_keys import KeyPatterns
-
-
-@dataclass(slots=True)
-class Counters:
-    """What happened on one input, in rows unless the name says otherwise."""
-
-    rows: int = 0
-    null_keys: int = 0
-    stored: int = 0
-    dropped: int = 0
-    purged: int = 0
-    invalidated: int = 0
-    expired: int = 0  # let go of by the ttl: lost
-    punctuations: int = 0
-    null_time: int = 0
-    late: int = 0
-    duplicate_key: int = 0
-    after_punctuation: int = 0
-    probes: int = 0  # lookups: of each row in the first other input, of each partial result in the next
-    intermediate: int = 0  # combinations of its rows with some, not all others
-    padded: int = 0
-    reordered: int = 0  # processed after rows of their batch that another input waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +52,8 @@ class OutputWatermark:
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """Live tuples, bytes of all runs, promises remembered, keys whose promises wait, bytes in memory,
-    and the partial rows of groups that are not final yet.
+    """Live tuples, bytes of all runs, punctuations and closed keys stored, keys and rows that wait for a
+    purge or for deferred matches, bytes in memory, and the partial rows of groups that are not final yet.
     """
 
     rows: int

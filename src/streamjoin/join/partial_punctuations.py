@@ -1,11 +1,14 @@
-"""Promises that must come from several source partitions before they count.
+"""Partial punctuations: those that not all source partitions have sent yet.
 
-Where the tuples of one key can come through n partitions of a source, each partition speaks only
-for itself: `marked(column, partitions=n)` counts a promise when n different partitions have made
-it. Until then it is a pledge: a key with the partition that made it, remembered as state.
+Where the tuples of one key can come through n partitions of a source, a partition's punctuation holds
+for that partition alone: `marked(column, partitions=n)` closes a key when n different partitions have
+sent it. Until then it is partial: a key with the partition that sent it, stored as state.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +17,53 @@ from streamjoin.columnar.batch import Batch, Ints, Layout, concat
 from streamjoin.join.arrivals import Positions
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.closed_keys import ClosedKeys, KeyPatterns, covers, drop_matching
+from streamjoin.state.component import Contents, Holds, StateComponent, agreed
 from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
 
-class PartialPunctuations:
-    """Keys by the partitions that have let go of them; each (key, partition) once."""
+class PartialPunctuations(StateComponent):
+    """Keys by the partitions that have sent them; each (key, partition) once."""
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int) -> None:
+    holds: Holds = "punctuations"
+
+    def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int, number: int = 0) -> None:
+        self.name, self.input = f"partial_punctuations {number}", number
         self.partitions = partitions
         self.layout = Layout(layout.key_types, payload_types=(pa.int64(),))
         self.side = SortedRuns(tag, self.layout, names, CompactionPolicy(tombstone_share=0.0))
-        self.patterns: dict[str, list[int]] = {}  # text of a pattern: the partitions that made it
+        self.patterns: dict[str, list[int]] = {}  # text of a pattern: the partitions that sent it
 
     def __len__(self) -> int:
         return self.side.live_rows + sum(map(len, self.patterns.values()))
+
+    def sorted_runs(self) -> Sequence[SortedRuns]:
+        return (self.side,)
+
+    @property
+    def state_rows(self) -> int:
+        return len(self)
+
+    def contents(self) -> Iterator[Contents]:
+        if len(self):
+            yield Contents("partial punctuations", len(self), self.side.live())
+
+    def to_json(self) -> Any:
+        return self.patterns
+
+    def restore(self, part: Any) -> None:
+        self.patterns = part
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Patterns reach every bucket, in any order."""
+        in_order = [{text: sorted(made) for text, made in sorted(part.items())} for part in parts]
+        return agreed(self.name, in_order)
 
     def forget(self, keys: Batch) -> None:
         """Keys (of a sorted batch) that are closed in another way."""
         self.side.forget(keys)
 
     def forget_matching(self, patterns: KeyPatterns) -> None:
-        """Keys and patterns that a wider promise covers."""
+        """Keys and patterns that a wider punctuation covers."""
         drop_matching(self.side, patterns)
         for text in list(self.patterns):
             if covers(patterns, Punctuation.parse(text, self.layout.key_types).patterns):
@@ -43,12 +72,12 @@ class PartialPunctuations:
     def fulfilled_patterns(
         self, patterns: tuple[KeyPatterns, ...], at: Positions | None, closed_keys: ClosedKeys
     ) -> tuple[tuple[KeyPatterns, ...], Positions | None]:
-        """Of the patterns now promised, those that count; what `closed_keys` say already needs no pledge."""
+        """The patterns that all partitions have now sent; those that `closed_keys` cover are done already."""
         if self.partitions == 1 or at is None:
             return patterns, at
         enough = []
         for pattern, partition in zip(patterns, at.partition.tolist(), strict=True):
-            if closed_keys.say(pattern):
+            if closed_keys.covers(pattern):
                 continue
             text = Punctuation(pattern).text()
             made = self.patterns.setdefault(text, [])
@@ -60,20 +89,20 @@ class PartialPunctuations:
         return tuple(enough), None
 
     def fulfilled(self, keys: Batch, at: Positions | None) -> tuple[Batch, Positions | None]:
-        """Of the keys now promised, those that count; with one partition, all of them.
+        """The keys that all partitions have now sent; with one partition, all keys.
 
-        A promise without a position was made for the whole input, not by one of its partitions.
+        A punctuation without a position is one of the whole input, not of one of its partitions.
         """
         if self.partitions == 1 or at is None or len(keys) == 0:
             return keys, at
         new = self.layout.batch([keys.data.column(0), *keys.keys, pa.array(at.partition)])
         distinct = new.sorted().distinct_keys()
-        held = []
+        known = []
         for hit in self.side.match(distinct):
             rows = hit.live()[1]
-            held.append(hit.run.batch.take(rows))
+            known.append(hit.run.batch.take(rows))
             hit.run.delete(rows)
-        all_partials = concat(self.layout, [*held, new]).sorted()
+        all_partials = concat(self.layout, [*known, new]).sorted()
         group = all_partials.groups.of_rows()
         first = first_of_each(group, all_partials.payload[0].to_numpy())
         made = np.bincount(group[first], minlength=len(all_partials.groups))

@@ -1,4 +1,4 @@
-"""A condition on the joined row, beside equal keys and windows: `where=`."""
+"""Predicate: a condition on the joined row, beside equal keys and windows (`where=`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Probing: rows of one input against the state of the others, as frames of matched row numbers.
 
 The rows of the driving input visit the others one after another, in a given sequence; a key that one of
-them does not hold is not looked up in those that follow. What is found is counted by key before anything
+them does not store is not looked up in those that follow. What is found is counted by key before anything
 is multiplied out, so a row that ends nowhere makes no partial result, and partial results are only row
 numbers. Frames hold at most about `frame_rows` results and leave as they are made.
 
@@ -36,7 +36,7 @@ Find = Callable[[int, Batch], list[Hit]]
 @dataclass(frozen=True, slots=True)
 class Source:
     """Stored rows that a probe may take: of its key number `keys[i]` the rows from `start[i]` on, `count[i]`
-    of them, or those that stand in this stretch of `order`.
+    of them, or those that stand in this range of `order`.
     """
 
     batch: Batch
@@ -52,14 +52,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class KeyRanges:
     """Partial results by key: those of key number k are `count[k]`, from `start[k]` on."""
 
     start: Ints
     count: Ints
 
     @classmethod
-    def of(cls, key: Ints, keys: int) -> Stretches:
+    def of(cls, key: Ints, keys: int) -> KeyRanges:
         """The key of each partial result ascends."""
         count = np.bincount(key, minlength=keys)
         return cls(np.cumsum(count) - count, count)
@@ -67,7 +67,7 @@ class Stretches:
 
 @dataclass
 class Probe:
-    """Rows of a driving input (sorted), what each other input holds of their keys, and windows."""
+    """Rows of a driving input (sorted), what each other input stores of their keys, and windows."""
 
     driver: int
     rows: Batch
@@ -79,7 +79,7 @@ class Probe:
     lookups: int = 0
     intermediate: int = 0  # combinations of some, not all inputs
     _looked: dict[int, Mask | None] = field(default_factory=dict)  # keys that were; None: all
-    _counts: dict[int, Ints] = field(default_factory=dict)  # what an input holds of each key
+    _counts: dict[int, Ints] = field(default_factory=dict)  # rows of each key that an input stores
     _found: Floats = field(init=False)  # combinations by key of the inputs visited: may be huge
     _visited: dict[int, Run] = field(default_factory=dict)  # by the id of rows that are in a frame now
 
@@ -106,19 +106,19 @@ class Probe:
 
     def _enter(self, other: int, hits: list[Hit], looked: Mask | None) -> None:
         self.hits[other], self._looked[other] = hits, looked
-        self._counts[other] = held = _held(hits, len(self._found))
-        self._found = self._found * held
+        self._counts[other] = stored = _stored_rows(hits, len(self._found))
+        self._found = self._found * stored
         self.sequence.append(other)
 
     def look_up(self, other: int, keys: Ints, find: Find) -> Ints:
-        """How much an input holds of some keys, whether they were looked up or not."""
+        """How many rows of some keys an input stores, whether they were looked up or not."""
         looked = self._looked[other]
-        held = self._counts[other][keys]
+        stored = self._counts[other][keys]
         missing = np.empty(0, np.int64) if looked is None else np.flatnonzero(~looked[keys])
         if len(missing):
-            held = held.copy()
-            held[missing] = _held(find(other, self.keys(keys[missing])), len(missing))
-        return held
+            stored = stored.copy()
+            stored[missing] = _stored_rows(find(other, self.keys(keys[missing])), len(missing))
+        return stored
 
     def keys(self, numbers: Ints) -> Batch:
         """Some of the keys, by the number of their group."""
@@ -129,7 +129,7 @@ class Probe:
         return self._visited[id(batch)]
 
     def present(self, other: int) -> Mask:
-        """For each key that was looked up, whether `other` holds a live row of it."""
+        """For each key that was looked up, whether `other` stores a live row of it."""
         return present(self.hits[other], len(self.rows.groups))
 
     def not_looked_up(self, other: int) -> Mask:
@@ -161,15 +161,15 @@ class Probe:
             yield frame
             return
         other, rest = remaining[0], remaining[1:]
-        stretches = Stretches.of(group, len(self._found))
+        ranges = KeyRanges.of(group, len(self._found))
         for source in self._sources(other, gather=bool(rest) and other not in self.tracked):
-            for parent, child, grown_span in self._pairs(source, stretches, span, self.windows_us[other]):
+            for parent, child, grown_span in self._pairs(source, ranges, span, self.windows_us[other]):
                 grown = {i: (batch, rows[parent]) for i, (batch, rows) in frame.items()}
                 grown[other] = (source.batch, child)
                 yield from self._extend(grown, group[parent], grown_span, rest)
 
     def _pairs(
-        self, source: Source, partial: Stretches, span: Span | None, window_us: int | None
+        self, source: Source, partial: KeyRanges, span: Span | None, window_us: int | None
     ) -> Iterator[tuple[Ints, Ints, Span | None]]:
         """Partial results and stored rows that go together, in frames."""
         key, parents = expand(partial.start[source.keys], partial.count[source.keys])
@@ -216,12 +216,12 @@ class Probe:
             yield Source(batch, hit.probe, hit.start, hit.count, live)
 
 
-def _held(hits: list[Hit], groups: int) -> Ints:
-    """Stored rows by key, those included that are dead but still there."""
-    held = np.zeros(groups, np.int64)
+def _stored_rows(hits: list[Hit], groups: int) -> Ints:
+    """Stored rows by key, tombstoned rows included."""
+    stored = np.zeros(groups, np.int64)
     for hit in hits:
-        held[hit.probe] += hit.count
-    return held
+        stored[hit.probe] += hit.count
+    return stored
 
 
 def _gathered(hits: list[Hit], groups: int, layout: Layout) -> Source:

@@ -1,6 +1,6 @@
-"""What is left of one input's share of a batch, in the order in which it must be worked through.
+"""Input queues: the rows and punctuations of one input in a batch that are not processed yet, in order.
 
-A promise is handed out once all rows before it are. Without positions, or where rows of several
+A punctuation is handed out once all rows before it are. Without positions, or where rows of several
 source partitions are mixed, that means: after the last row.
 """
 
@@ -20,7 +20,7 @@ from streamjoin.state.sorted_runs import SortedRuns
 
 @dataclass
 class Standing:
-    """How the join stands while a batch is worked through."""
+    """The state sizes and selectivities that a driver may know while a batch is processed."""
 
     sides: Sequence[SortedRuns]
     measured: Selectivities = field(default_factory=lambda: Selectivities(0))
@@ -34,7 +34,7 @@ class Standing:
 
 @dataclass
 class InputQueue:
-    """Rows and promises of one input; `take` hands them out."""
+    """Rows and punctuations of one input; `take` hands them out."""
 
     input: int
     rows: Batch
@@ -88,7 +88,7 @@ class InputQueue:
 
     @property
     def cluster_left(self) -> int:
-        """How many of the next rows carry on the key of the last one handed out."""
+        """How many of the next rows have the key of the last one handed out."""
         if not self.clustered or self._next_row == 0 or self.rows_left == 0:
             return 0
         rest = self.rows.hash[self._next_row :] != self.rows.hash[self._next_row - 1]
@@ -96,7 +96,7 @@ class InputQueue:
 
     @property
     def next_time_us(self) -> int | None:
-        """The event time of the next row; of an input without rows, before all others: its promises act."""
+        """The event time of the next row; without rows, before all others: punctuations act."""
         if not self.rows.layout.timed:
             return None
         return int(self.rows.time[self._next_row]) if self.rows_left else NO_TIME
@@ -136,7 +136,7 @@ class InputQueue:
         )
 
     def take(self, quota: int) -> tuple[Batch, Batch, tuple[KeyPatterns, ...]]:
-        """Up to `quota` rows, and the promises that then act."""
+        """Up to `quota` rows, and the punctuations that then act."""
         stop = min(self._next_row + max(quota, 0), len(self.rows))
         rows = self.rows.slice(self._next_row, stop - self._next_row)
         last_key = int(np.searchsorted(self._key_due, stop, side="right"))

@@ -1,4 +1,4 @@
-"""What an operator needs to know of its join: inputs with physical layouts, output columns,
+"""Specification of a stream join: inputs with physical layouts, output columns,
 strategies. Made by the planner from the user's declarations; the operator never sees a `Stream`.
 """
 
@@ -14,10 +14,10 @@ from streamjoin.declare.stream import Arrival, OnViolation
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.join_type import INNER, JoinType
 from streamjoin.join.predicate import Predicate
+from streamjoin.join.strategies import Strategies
 from streamjoin.join.strategies.driver import RoundRobin
 from streamjoin.join.strategies.order import Sequential
 from streamjoin.join.strategies.probe import MostSelectiveFirst
-from streamjoin.join.strategies.protocols import Strategies
 from streamjoin.join.strategies.purge import PurgeImmediately
 from streamjoin.join.strategies.spill import KeepInMemory
 from streamjoin.state.sorted_runs import CompactionPolicy
@@ -40,17 +40,17 @@ class InputSpec:
     unique: bool = False
     partitions: int = 1
     on_violation: OnViolation = "drop"
-    ttl_us: int | None = None  # of last resort: older tuples are let go of, whatever they could join
+    ttl_us: int | None = None  # of last resort: older tuples expire, whatever they could join
     arrival: Arrival | None = None
     partitioned: bool = False  # the order of arrival holds within each source partition
     uses_punctuations: bool = True  # False for operators that know no punctuations
     closes: str | None = None  # what closes keys on it, in words
-    forwarded: tuple[int, ...] = ()  # payload columns of which promises go on to a later operator
-    later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: of the key, then the carried
+    forwarded: tuple[int, ...] = ()  # payload columns of which punctuations are forwarded to a later operator
+    later: tuple[tuple[int, ...], ...] = ()  # keys there, as numbers of columns: key, then forwarded
 
     @property
     def span_us(self) -> int | None:
-        """A row is past another input once the row's `bound` is before that one's progress less this."""
+        """A row is useless to another input once its `bound` is before that one's watermark less this."""
         return 0 if self.window_us is not None and self.layout.until else self.window_us
 
     @property
@@ -75,7 +75,7 @@ class JoinSpec:
     hash: str = "local"  # who computes the key's hash: stored hashes are only good for that one
     frame_rows: int = 1 << 16  # results leave in pieces of this size, as they are made
     grouping: Grouping | None = None  # final rows of groups leave, not the joined rows
-    feeds_join: bool = False  # a join follows: it is told of ranges and of the end too
+    feeds_join: bool = False  # a join follows: ranges and the end are propagated too
     monitored: bool = True  # False only to measure what the constraint monitor costs
     stamps: tuple[
         str, ...
@@ -98,7 +98,7 @@ class JoinSpec:
 
     @property
     def defers(self) -> bool:
-        """Whether joining with rows outside memory may wait; only inner joins can tell nothing by then."""
+        """Whether matches with spilled rows may be deferred; only inner joins emit nothing else by then."""
         spill = self.strategies.spill
         return self.may_defer and spill.defer and spill.limit_bytes is not None and self.how == INNER
 
@@ -128,13 +128,12 @@ class JoinSpec:
 
     def identity(self) -> dict[str, Any]:
         """What must not change between a stop and a restart."""
-        how = {} if self.how == INNER else {"how": self.how.name}
         where = {} if self.where is None else {"where": self.where.text}
         grouping = {} if self.grouping is None else {"grouping": self.grouping.text}
         feeds = {"feeds a join": True} if self.feeds_join else {}
         stamps = {"stamps": list(self.stamps)} if self.stamps else {}
         return {
-            **how,
+            "how": self.how.name,
             **where,
             **grouping,
             **feeds,

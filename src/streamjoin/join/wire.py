@@ -1,7 +1,7 @@
-"""Arrivals on their way to a hash bucket: split, as bytes, and put together again.
+"""Wire format: arrivals on their way to a hash bucket; split by bucket, as bytes, and put together again.
 
 A bucket is a slice of the hash space: bucket = floor((h + 2^63) * buckets / 2^64). So rows sorted
-by hash are sorted by bucket too, and splitting is cutting. Promises on single keys travel with
+by hash are sorted by bucket too, and splitting is cutting. Punctuations of single keys travel with
 their bucket, also those that wait for a time; patterns, event time and tracks go to every bucket,
 so that each knows all of its input.
 """
@@ -70,7 +70,7 @@ def _cuts(batch: Batch, buckets: int) -> list[int]:
 
 
 def _pieces(share: Arrivals, limit_bytes: int) -> Iterator[Arrivals]:
-    """The share in pieces of at most about `limit_bytes`; promises and tracks go with the first."""
+    """The share in pieces of at most about `limit_bytes`; punctuations and tracks go with the first."""
     pieces = max(1, -(-share.rows.nbytes // limit_bytes))
     step = max(1, -(-len(share.rows) // pieces))
     bare = Arrivals.nothing(share.rows.layout)
@@ -193,7 +193,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
     scheduled = [share.scheduled for share in shares if share.scheduled is not None]
     forwarded = [share.forwarded for share in shares if share.forwarded is not None]
     return Arrivals(
-        rows if rows_at is not None else rows.sorted(in_stretches=True),
+        rows if rows_at is not None else rows.sorted(in_runs=True),
         concat(layout.keys_only, [share.keys for share in shares]),
         tuple(patterns for share in shares for patterns in share.patterns),
         latest_us=max((share.latest_us for share in shares if share.latest_us is not None), default=None),

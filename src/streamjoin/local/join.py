@@ -31,8 +31,8 @@ from streamjoin.join.outputs import (
     OutputWatermark,
     Results,
 )
-from streamjoin.join.persistence.snapshot import from_bytes, sides_of, to_bytes
-from streamjoin.join.propagated_keys import punctuations_of
+from streamjoin.join.persistence.snapshot import from_bytes, to_bytes
+from streamjoin.join.propagation import punctuations_of
 from streamjoin.plan.advice import advice
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
@@ -267,7 +267,7 @@ class LocalRun:
     def state(self) -> StateSummary:
         """The state size now."""
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
-        size = self.join.held()
+        size = self.join.state_size()
         return StateSummary(
             rows, size.closed_keys, size.deferred, size.nbytes, size.resident_bytes, size.groups
         )
@@ -354,7 +354,7 @@ class LocalRun:
             yield pa.Table.from_batches([rows], self.plan.spec.emits)
         self._unfinished = False
         if self._spilled is not None:
-            runs = (run for side in sides_of(self.join) for run in side.runs)
+            runs = (run for side in self.join.state.sorted_runs() for run in side.runs)
             self._spilled.files.keep_only({run.stored_as for run in runs})
 
     def _refuse_unfinished(self) -> None:

@@ -18,6 +18,7 @@ from streamjoin.errors import InvalidJoin
 from streamjoin.join.join_type import join_type
 from streamjoin.join.predicate import Predicate
 from streamjoin.join.spec import InputSpec, JoinSpec, within_memory
+from streamjoin.join.strategies import Strategies
 from streamjoin.join.strategies.driver import (
     Adaptive,
     ConsumptionRate,
@@ -31,7 +32,6 @@ from streamjoin.join.strategies.driver import (
 )
 from streamjoin.join.strategies.order import Sequential, ValueOriented
 from streamjoin.join.strategies.probe import FewestRowsFirst, MostSelectiveFirst
-from streamjoin.join.strategies.protocols import Strategies
 from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.join.strategies.spill import KeepInMemory, SpillAbove, check_share
 from streamjoin.plan.bounds import Bound, check, closes_keys, warning_text

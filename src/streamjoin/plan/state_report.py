@@ -9,10 +9,11 @@ from functools import reduce
 from typing import Any
 
 from streamjoin.join.group_by import KEYED, UNKEYED
-from streamjoin.join.persistence.inspect import InputHeld, JoinHeld, Kept, Span
+from streamjoin.join.persistence.inspect import InputState, InspectedState, StateEntries
 from streamjoin.join.spec import InputSpec, JoinSpec
 from streamjoin.join.strategies.purge import NoPurge
 from streamjoin.join.watermarks import NO_WATERMARK
+from streamjoin.state.component import TimeSpan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_PURGE = NoPurge().name
@@ -25,12 +26,12 @@ class JoinState:
     operator: int
     spec: JoinSpec
     reached_us: tuple[int, ...]
-    buckets: Mapping[int, JoinHeld]
+    buckets: Mapping[int, InspectedState]
     declared: Mapping[str, Any]
 
     @property
-    def whole(self) -> JoinHeld:
-        return reduce(JoinHeld.and_also, self.buckets.values())
+    def whole(self) -> InspectedState:
+        return reduce(InspectedState.and_also, self.buckets.values())
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain JSON; event times in microseconds since 1970."""
@@ -71,7 +72,7 @@ class JoinState:
         lines += [_besides(tag, rows) for tag, rows in whole.other_rows.items() if rows]
         return "\n".join([*lines, "", *self._table()])
 
-    def _input(self, held: InputHeld, spec: InputSpec, reached_us: int) -> list[str]:
+    def _input(self, held: InputState, spec: InputSpec, reached_us: int) -> list[str]:
         times = "" if held.times_us is None else f", event times {_span(held.times_us)}"
         tombstones = f" and {held.tombstones:,} dead" if held.tombstones else ""
         stored = f"{_size(held.nbytes)} in {_count(held.runs, 'run')}"
@@ -84,31 +85,31 @@ class JoinState:
             lines.append("  it has ended: nothing more comes on it")
         if held.unmatched:
             lines.append(f"  {held.unmatched:,} matched nothing yet; they leave padded when they go")
-        lines += [f"  {self._reason(each, spec)}" for each in held.kept]
+        lines += [f"  {self._reason(each, spec)}" for each in held.entries]
         if held.closed_keys:
             lines.append(f"  its promises: {held.closed_keys:,} remembered, {_size(held.closed_key_bytes)}")
         return lines
 
-    def _reason(self, kept: Kept, spec: InputSpec) -> str:
+    def _reason(self, kept: StateEntries, spec: InputSpec) -> str:
         if kept.what == "tuples":
             return f"{_count(kept.count, 'tuple')} {self._until_let_go(kept, spec)}{_examples(kept)}"
-        if kept.what in ("promised keys", "unique keys seen"):
+        if kept.what in ("closed keys", "unique keys seen"):
             said = "key is" if kept.count == 1 else "keys are"
             how = "as come (unique)" if kept.what == "unique keys seen" else "as closed"
             return f"{kept.count:,} {said} remembered {how} {self._until_closed(kept)}{_examples(kept)}"
-        if kept.what == "waiting promises":
+        if kept.what == "scheduled punctuations":
             past = _span(kept.past_us or (0, 0))
             said = f"{_count(kept.count, 'punctuation')} of its control source"
             return f"{said} {_wait(kept)} until its event time passes {past}{_examples(kept)}"
-        if kept.what == "carried promises":
+        if kept.what == "forwarded punctuations":
             said = _count(kept.count, "punctuation")
             return f"{said} of a later key {_wait(kept)} until no tuple of it is held"
-        if kept.what == "partial_punctuations":
+        if kept.what == "partial punctuations":
             said, every = _count(kept.count, "punctuation"), f"all of its {spec.partitions} partitions"
             return f"{said} {_wait(kept)} until {every} have made it{_examples(kept)}"
         return f"{_count(kept.count, kept.what.removesuffix('s'))} promised: remembered for good"
 
-    def _until_let_go(self, kept: Kept, spec: InputSpec) -> str:
+    def _until_let_go(self, kept: StateEntries, spec: InputSpec) -> str:
         if not kept.open:
             return f"can match nothing any more: {self._purge()}"
         ways = []
@@ -125,7 +126,7 @@ class JoinState:
             text += "; or until their first match"
         return text
 
-    def _until_closed(self, kept: Kept) -> str:
+    def _until_closed(self, kept: StateEntries) -> str:
         if not kept.open:
             return f"though every input has closed them: {self._purge()}"
         return "until " + " and ".join(
@@ -189,11 +190,11 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _wait(kept: Kept) -> str:
+def _wait(kept: StateEntries) -> str:
     return "waits" if kept.count == 1 else "wait"
 
 
-def _examples(kept: Kept) -> str:
+def _examples(kept: StateEntries) -> str:
     more = ", …" if kept.count > len(kept.keys) else ""
     return f"; keys {', '.join(kept.keys)}{more}" if kept.keys else ""
 
@@ -210,7 +211,7 @@ def _time(time_us: int) -> str:
         return "the end of time"
 
 
-def _span(span: Span) -> str:
+def _span(span: TimeSpan) -> str:
     first, last = map(_time, span)
     return first if first == last else f"{first} to {last}"
 

@@ -32,7 +32,7 @@ from streamjoin.declare.stream import Arrival
 from streamjoin.join.arrival_order import with_tracks
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.control_intake import Promised, check_times, scheduled_arrivals
-from streamjoin.join.forwarded import punctuation_rows
+from streamjoin.join.forwarded_punctuations import punctuation_rows
 from streamjoin.join.intake import latest_time, offsets, sort_marks
 from streamjoin.join.statistics.monitor import look
 from streamjoin.join.wire import split, to_bytes

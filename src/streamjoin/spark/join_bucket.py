@@ -12,8 +12,9 @@ from dataclasses import astuple, dataclass, fields, replace
 import pandas as pd
 
 from streamjoin.join.arrivals import Arrivals
+from streamjoin.join.counters import Counters
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Counters, Output
+from streamjoin.join.outputs import Output
 from streamjoin.join.persistence.snapshot import restore, store
 from streamjoin.join.persistence.stored_spec import declared
 from streamjoin.join.spec import JoinSpec
@@ -130,4 +131,4 @@ class JoinBucket:
             for seen, forecast in zip(operator.seen(), outlook, strict=True)
             for value in (*astuple(seen), *astuple(forecast))
         ]
-        return [*astuple(operator.held()), predicted_rows, predicted_bytes, *monitor]
+        return [*astuple(operator.state_size()), predicted_rows, predicted_bytes, *monitor]

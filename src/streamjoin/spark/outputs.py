@@ -30,7 +30,7 @@ from streamjoin.join.outputs import (
     OutputWatermark,
     Results,
 )
-from streamjoin.join.propagated_keys import punctuations_of
+from streamjoin.join.propagation import punctuations_of
 from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch

@@ -87,7 +87,7 @@ class BucketRunStore:
         self.files.put(name, value)
         mapped = self.files.get(name)
         if mapped is not None:  # from now on the run is a file that all workers share
-            run.held = decode_run(mapped, run.layout, check=False)
+            run.loaded = decode_run(mapped, run.layout, check=False)
         return name
 
     def saved_as(self, run: Run) -> str:

@@ -1,1 +1,1 @@
-"""What a join holds: runs, sides, promises, the manifest, and their form as bytes."""
+"""The log-structured store of one bucket: sorted runs in tiers, tombstones, compaction, a manifest, spill."""

@@ -1,17 +1,17 @@
-"""What one input has promised: the keys of which no more tuples will come on it.
+"""Closed keys: the keys of which no more tuples will come on one input.
 
 Layout: single keys as sorted runs with their real values (a hash collision must never close an
-open key), merged ranges where the key is one column, whole patterns where it is several, and a
-flag when the input has ended. For a unique input the keys it has `seen` are kept apart, so that
-a second tuple is told from one after a punctuation.
+open key), coalesced ranges where the key is one column, whole patterns where it is several, and a
+flag when the input has ended. For a unique input the keys it has `seen` are stored apart, so that
+a duplicate is distinguished from a tuple after a punctuation.
 
-Invariant: a key is remembered singly only while no range, pattern or end covers it and some
-other input is still open for it; the operator takes out the others by `forget`.
+Invariant: a key is stored singly only while no range, pattern or end covers it and some
+other input is still open for it; the operator removes the others by `forget`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,22 @@ from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Constant, Empty, Pattern, Punctuation, Range, Wildcard
 from streamjoin.state.closed_ranges import ClosedRanges, orderable
+from streamjoin.state.component import Contents, Holds, StateComponent, agreed
 from streamjoin.state.run import Run
 from streamjoin.state.sorted_runs import CompactionPolicy, KeySet, RunNames, SortedRuns
 
 KeyPatterns = tuple[Pattern, ...]
 
 
-class ClosedKeys:
+class ClosedKeys(StateComponent):
     """`closed(keys)` for one input, vectorised over the distinct keys of a sorted batch."""
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
+    holds: Holds = "punctuations"
+
+    def __init__(
+        self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy, number: int = 0
+    ) -> None:
+        self.name, self.input = f"closed_keys {number}", number
         self.layout = layout.keys_only
         self.constants = KeySet(f"{tag}c", layout, names, policy)
         self.seen = KeySet(f"{tag}u", layout, names, policy)
@@ -39,7 +45,7 @@ class ClosedKeys:
         self.ended = False
 
     def __len__(self) -> int:
-        """How many things are remembered: keys, ranges, patterns."""
+        """How many entries are stored: keys, ranges, patterns."""
         ranges = 0 if self.ranges is None else len(self.ranges)
         return len(self.constants) + len(self.seen) + ranges + len(self.patterns)
 
@@ -47,13 +53,42 @@ class ClosedKeys:
     def key_sets(self) -> tuple[KeySet, KeySet]:
         return self.constants, self.seen
 
+    def sorted_runs(self) -> Sequence[SortedRuns]:
+        return [key_set.side for key_set in self.key_sets]
+
     @property
-    def nbytes(self) -> int:
-        return self.constants.side.nbytes + self.seen.side.nbytes
+    def state_rows(self) -> int:
+        return len(self)
+
+    def contents(self) -> Iterator[Contents]:
+        for what, key_set in (("closed keys", self.constants), ("unique keys seen", self.seen)):
+            if len(key_set):
+                yield Contents(what, len(key_set), key_set.side.live(), waits=True)
+        if self.ranges:
+            yield Contents("ranges", len(self.ranges))
+        if self.patterns:
+            yield Contents("patterns", len(self.patterns))
+
+    def to_json(self) -> Any:
+        return {
+            "ended": self.ended,
+            "ranges": None if self.ranges is None else self.ranges.to_json(),
+            "patterns": [Punctuation(patterns).text() for patterns in self.patterns],
+        }
+
+    def restore(self, part: Any) -> None:
+        self.ended = part["ended"]
+        if part["ranges"] is not None:
+            self.ranges = ClosedRanges.from_json(self.layout.key_types[0], part["ranges"])
+        self.patterns = [Punctuation.parse(text, self.layout.key_types).patterns for text in part["patterns"]]
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Ranges and patterns reach every bucket; the order of patterns says nothing."""
+        return agreed(self.name, [{**part, "patterns": sorted(part["patterns"])} for part in parts])
 
     @property
     def wide(self) -> bool:
-        """Something is promised that is more than single keys."""
+        """Something more than single keys is closed: a range, a pattern, or all."""
         return self.ended or bool(self.ranges) or bool(self.patterns)
 
     @property
@@ -80,13 +115,13 @@ class ClosedKeys:
             return
         for pattern, dtype in zip(patterns, self.layout.key_types, strict=True):
             if isinstance(pattern, Range) and not orderable(dtype):
-                raise BadInput(f"a range over keys of type {dtype} has no meaning; promise single keys")
+                raise BadInput(f"a range over keys of type {dtype} has no meaning; punctuate single keys")
         one = patterns[0]
         if isinstance(one, Constant) and orderable(self.layout.key_types[0]):
             one = Range(one.value, one.value)  # as a range of one value is written
         if self.ranges is not None and isinstance(one, Range):
             self.ranges.add(one)
-        elif not self.say(patterns):
+        elif not self.covers(patterns):
             self.patterns = [known for known in self.patterns if not covers(patterns, known)]
             self.patterns.append(patterns)
         self._absorb(patterns)
@@ -94,8 +129,8 @@ class ClosedKeys:
     def _absorb(self, patterns: KeyPatterns) -> None:
         drop_matching(self.constants.side, patterns)
 
-    def say(self, patterns: KeyPatterns) -> bool:
-        """Whether a promise of these patterns is known to be nothing new."""
+    def covers(self, patterns: KeyPatterns) -> bool:
+        """Whether everything that these patterns match is known to be closed."""
         return self.ended or any(covers(known, patterns) for known in self.patterns)
 
     def closed(self, keys: Batch) -> Mask:
@@ -129,7 +164,7 @@ class ClosedKeys:
 
 
 def is_everything(patterns: KeyPatterns) -> bool:
-    """Whether the promise is that the input has ended."""
+    """Whether the punctuation says that the input has ended."""
     return all(isinstance(pattern, Wildcard) for pattern in patterns)
 
 
@@ -148,7 +183,7 @@ def pattern_mask(patterns: KeyPatterns, keys: Sequence[Any]) -> Mask:
 
 
 def drop_matching(side: SortedRuns, patterns: KeyPatterns) -> None:
-    """Let go of all rows whose key matches."""
+    """Purge all rows whose key matches."""
     for run in side.runs:
         hit = run.hit(_matching_groups(run, patterns))
         run.delete_groups(hit.start, hit.count)

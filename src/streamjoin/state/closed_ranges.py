@@ -1,9 +1,9 @@
-"""Ranges of key values that are closed, merged as they come.
+"""Closed ranges: ranges of key values that are closed, coalesced as they come.
 
 Every orderable key type is mapped to codes that keep its order and have a successor: integers,
 dates and times to int64, floats to their sortable bits, strings and binaries to their bytes
 (the successor of b is b + 0x00), decimals to their unscaled integer. So each range, whatever its
-ends, is half-open [low, high) over codes, and touching ranges merge: [1, 5] and [6, 9] on
+ends, is half-open [low, high) over codes, and touching ranges coalesce: [1, 5] and [6, 9] on
 integers become one. Testing n keys costs n log r.
 """
 
@@ -121,7 +121,7 @@ class ClosedRanges:
     def add(self, pattern: Range) -> None:
         """Close one more range."""
         if not orderable(self.dtype):
-            raise BadInput(f"a range over keys of type {self.dtype} has no meaning; promise single keys")
+            raise BadInput(f"a range over keys of type {self.dtype} has no meaning; punctuate single keys")
         low, high = code_bounds(pattern, self.dtype)
         if high is None or low < high:
             self._insert(low, high)

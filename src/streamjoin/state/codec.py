@@ -1,4 +1,4 @@
-"""State as bytes: versioned, checked, and readable in place.
+"""Codec: stored state as bytes, versioned, checksummed and readable in place.
 
     offset  size  what
     0       4     kind: "SJRN" a run, "SJMF" a manifest, "SJSN" a snapshot of a whole join
@@ -10,7 +10,7 @@
     …       …     parts, each padded to a multiple of 64; their lengths stand in the header
 
 Arrow data starts at a multiple of 64, so a memory-mapped run is used without a copy. A state of
-another version is refused with what to do; older versions that can be read have a reader here.
+another version is refused with what to do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The manifest: the only mutable value of a join's state.
+"""Manifest: the only mutable value of an operator's stored state.
 
-It names the runs that live, in their tiers, with the flags of their rows; holds each input's
-progress and counters as plain facts; and, fixed for ever, the identity of the join. A restart
+It names the live sorted runs, in their tiers, with their metadata and the flags of their rows; it holds
+the JSON parts of the state components (`facts`); and, fixed for ever, the identity of the join. A restart
 with another identity is refused with what changed.
 """
 
@@ -17,28 +17,29 @@ from streamjoin.columnar.batch import Ints, Mask
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import MANIFEST, decode, encode
 
-_USUAL = {"how": "inner"}  # what is not written where it is so
-
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """A run as the manifest knows it: where it is stored, its extent, the flags of its rows."""
+    """A run as the manifest knows it: where it is stored, its metadata, the flags of its rows.
+
+    `hashes` and `times` are inclusive bounds.
+    """
 
     stored_as: str
     rows: int
     nbytes: int
     collided: bool
+    hashes: tuple[int, int]
+    times: tuple[int, int]
     tombstones: Mask | None = None
     matched: Mask | None = None
-    hashes: tuple[int, int] | None = None  # None: a state from before bounds were written
-    times: tuple[int, int] | None = None
-    arrived: Ints | None = None  # the turn of each row, where joining may wait
-    left: int | None = None
+    arrived: Ints | None = None  # the turn of each row, where matches may be deferred
+    spilled_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`tiers[tag]` are the tiers of the side with that tag, each a list of runs in hash order."""
+    """`tiers[tag]` are the tiers of the sorted runs with that tag, each a list of runs in hash order."""
 
     identity: dict[str, Any]
     tiers: dict[str, list[list[RunEntry]]]
@@ -70,8 +71,7 @@ class Manifest:
         changed = [
             f"{what} was {before!r}, now {now!r}"
             for what in {**self.identity, **identity}
-            if (before := self.identity.get(what, _USUAL.get(what)))
-            != (now := identity.get(what, _USUAL.get(what)))
+            if (before := self.identity.get(what)) != (now := identity.get(what))
         ]
         if changed:
             raise StateFormatError(
@@ -85,7 +85,7 @@ def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
     flags = _put(run.tombstones, parts), _put(run.matched, parts)
     turns = None if run.arrived is None else _put_bytes(run.arrived.tobytes(), parts)
     known = run.stored_as, run.rows, run.nbytes, run.collided
-    return [*known, *flags, run.hashes, run.times, turns, run.left]
+    return [*known, run.hashes, run.times, *flags, turns, run.spilled_at]
 
 
 def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
@@ -100,22 +100,18 @@ def _put_bytes(value: bytes, parts: list[bytes]) -> int:
 
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
-    # a state from before runs could leave memory ends with the flags
-    stored_as, rows, nbytes, collided, tombstones, matched, hashes, times, turns, left = [
-        *entry,
-        *[None] * 4,
-    ][:10]
+    stored_as, rows, nbytes, collided, hashes, times, tombstones, matched, turns, spilled_at = entry
     return RunEntry(
         stored_as,
         rows,
         nbytes,
         collided,
+        tuple(hashes),
+        tuple(times),
         _get(tombstones, rows, parts),
         _get(matched, rows, parts),
-        hashes and tuple(hashes),
-        times and tuple(times),
         None if turns is None else np.frombuffer(zlib.decompress(parts[turns]), np.int64),
-        left,
+        spilled_at,
     )
 
 

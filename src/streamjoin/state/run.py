@@ -1,9 +1,9 @@
-"""A run: one input's rows, sorted by key, immutable; and which of them are dead.
+"""Sorted run: rows of one layout, sorted by key, immutable; and the tombstones of evicted rows.
 
-The rows of a run never change, so any copy of them found under the run's name is right; they may
-leave memory and come back (`memory_manager`). What does change is small and always here: a dead flag
-per row (set by purging, cleared never) and, for outer joins, a matched flag per row (set when it
-took part in a result). Both live in the manifest.
+The rows of a run never change, so any copy of them found under the run's name is right; they may be
+spilled and loaded again (`memory`). What does change is small and always here: a tombstone
+per row (set by eviction, cleared never) and, for outer joins, a matched flag per row (set when it
+took part in a result). Both are stored in the manifest.
 
 Two more orders over the same rows are built on first need: by time, so that an invalidation
 touches only the rows between the old and the new bound; and by the value of the key, so that a
@@ -22,7 +22,7 @@ import numpy as np
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
 from streamjoin.columnar.hash_index import HashIndex
 from streamjoin.columnar.keys import equal_at
-from streamjoin.columnar.match import any_by_group, expand, find_stretches, match_repeated, match_unique
+from streamjoin.columnar.match import any_by_group, expand, find_ranges, match_repeated, match_unique
 from streamjoin.errors import InvariantBroken
 from streamjoin.punctuation import Range
 from streamjoin.state.closed_ranges import code_bounds, codes
@@ -35,8 +35,8 @@ _ROWS_A_KEY = 16  # an index reads every row: it pays from one key asked for so 
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """What is known of a run's rows while they are elsewhere; bounds are inclusive."""
+class RunMetadata:
+    """What is known of a run's rows while they are spilled; bounds are inclusive."""
 
     layout: Layout
     rows: int
@@ -50,15 +50,15 @@ class Run:
     """Sorted rows under a name that no other rows ever had."""
 
     name: str
-    held: Batch | None  # None: the rows are not in memory; see `batch`
+    loaded: Batch | None  # None: the rows are not in memory; see `batch`
     tombstones: Mask | None = None
     matched: Mask | None = None
     stored_as: str | None = None  # the name under which these rows are stored, once they are
     known_collided: bool | None = None  # whether two keys share a hash here, where it is known
-    known_extent: Extent | None = None
-    home: MemoryManager | None = None
-    arrived: Ints | None = None  # the turn in which each row came, where joining may wait
-    left: int | None = None  # and the turn in which the rows left memory
+    known_metadata: RunMetadata | None = None
+    memory_manager: MemoryManager | None = None
+    arrived: Ints | None = None  # the turn in which each row came, where matches may be deferred
+    spilled_at: int | None = None  # and the turn in which the run was spilled
     asked: int = 0  # keys that were looked for here while the rows are in memory
     tombstoned_rows: int = field(init=False)
 
@@ -67,26 +67,26 @@ class Run:
 
     @property
     def batch(self) -> Batch:
-        """The rows, fetched where they are not in memory; ask once for each piece of work."""
-        if self.held is not None:
-            return self.held
-        if self.home is None:
-            raise InvariantBroken(f"the rows of run {self.name} are nowhere; please report this")
-        return self.home.fetch(self)
+        """The rows, loaded where they are spilled; ask once for each piece of work."""
+        if self.loaded is not None:
+            return self.loaded
+        if self.memory_manager is None:
+            raise InvariantBroken(f"run {self.name} is neither in memory nor stored; please report this")
+        return self.memory_manager.fetch(self)
 
     @property
-    def extent(self) -> Extent:
-        if self.known_extent is None:
+    def metadata(self) -> RunMetadata:
+        if self.known_metadata is None:
             batch = self.batch
             times = (int(batch.bound.min()), int(batch.bound.max())) if batch.layout.timed else (0, 0)
             bounds = int(batch.hash[0]), int(batch.hash[-1])
-            self.known_extent = Extent(batch.layout, len(batch), batch.nbytes, bounds, times)
-        return self.known_extent
+            self.known_metadata = RunMetadata(batch.layout, len(batch), batch.nbytes, bounds, times)
+        return self.known_metadata
 
-    def leave_memory(self) -> None:
-        """Let go of the rows and what was built over them; flags and extent stay."""
-        self.known_extent, self.known_collided = self.extent, self.collided
-        self.held, self.asked = None, 0
+    def unload(self) -> None:
+        """Unload the rows and the indexes built over them; flags and metadata stay."""
+        self.known_metadata, self.known_collided = self.metadata, self.collided
+        self.loaded, self.asked = None, 0
         for built in (*_ORDERS, "_index"):
             self.__dict__.pop(built, None)
 
@@ -95,11 +95,11 @@ class Run:
 
     @cached_property
     def _rows(self) -> int:
-        return len(self.held) if self.held is not None else self.extent.rows
+        return len(self.loaded) if self.loaded is not None else self.metadata.rows
 
     @property
     def layout(self) -> Layout:
-        return self.held.layout if self.held is not None else self.extent.layout
+        return self.loaded.layout if self.loaded is not None else self.metadata.layout
 
     @property
     def live_rows(self) -> int:
@@ -107,17 +107,17 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        return self.held.nbytes if self.held is not None else self.extent.nbytes
+        return self.loaded.nbytes if self.loaded is not None else self.metadata.nbytes
 
     @property
     def resident_bytes(self) -> int:
-        """About what the rows and what was built over them take of memory."""
-        if self.held is None:
+        """About what the rows and the indexes built over them take of memory."""
+        if self.loaded is None:
             return 0
-        groups = 24 * len(self.held.groups) if self.held.grouped else 0
-        orders = 16 * len(self.held) * sum(name in self.__dict__ for name in _ORDERS)
+        groups = 24 * len(self.loaded.groups) if self.loaded.grouped else 0
+        orders = 16 * len(self.loaded) * sum(name in self.__dict__ for name in _ORDERS)
         index = self._index.nbytes if "_index" in self.__dict__ else 0
-        return self.held.nbytes + groups + orders + index
+        return self.loaded.nbytes + groups + orders + index
 
     @property
     def born(self) -> int:
@@ -127,9 +127,9 @@ class Run:
     @cached_property
     def hash_bounds(self) -> tuple[int, int]:
         """Smallest and greatest hash, both inclusive."""
-        if self.held is None:
-            return self.extent.hashes
-        values = self.held.hash
+        if self.loaded is None:
+            return self.metadata.hashes
+        values = self.loaded.hash
         return int(values[0]), int(values[-1])
 
     @property
@@ -141,8 +141,8 @@ class Run:
 
     @property
     def time_bounds(self) -> tuple[int, int]:
-        """Earliest and latest time that lets a row go, both inclusive; only for a timed layout."""
-        return self.extent.times
+        """Earliest and latest time by which a row is evicted, both inclusive; only for a timed layout."""
+        return self.metadata.times
 
     @cached_property
     def _by_time(self) -> tuple[Ints, Ints]:
@@ -177,7 +177,7 @@ class Run:
         if len(self) <= _SHORT_ROWS:
             found, at = match_unique(hashes, batch.groups.hash)
         elif _ROWS_A_KEY * self.asked < len(self):
-            return find_stretches(hashes, batch.hash)
+            return find_ranges(hashes, batch.hash)
         else:
             found, at = self._index.find(hashes)
             if len(self._index.values) == len(self):
@@ -214,12 +214,12 @@ class Run:
         self.matched[rows] = True
 
     def arrived_between(self, start: int, stop: int) -> Ints:
-        """The turns of the live rows of a stretch."""
+        """The turns of the live rows from `start` to `stop`."""
         turns: Ints = np.zeros(stop - start, np.int64) if self.arrived is None else self.arrived[start:stop]
         return turns if self.tombstones is None else turns[~self.tombstones[start:stop]]
 
     def matched_between(self, start: int, stop: int) -> Mask:
-        """The matched flags of the live rows of a stretch."""
+        """The matched flags of the live rows from `start` to `stop`."""
         flags: Mask = np.zeros(stop - start, np.bool_) if self.matched is None else self.matched[start:stop]
         return flags if self.tombstones is None else flags[~self.tombstones[start:stop]]
 
@@ -228,7 +228,7 @@ class Run:
         return rows if self.matched is None else rows[~self.matched[rows]]
 
     def delete(self, rows: Ints) -> int:
-        """Mark distinct rows dead; returns how many were live."""
+        """Tombstone distinct rows; returns how many were live."""
         if len(rows) == 0:
             return 0
         if self.tombstones is None:
@@ -239,7 +239,7 @@ class Run:
         return newly
 
     def delete_groups(self, start: Ints, count: Ints) -> int:
-        """Mark disjoint stretches of rows dead; returns how many rows were live.
+        """Tombstone disjoint ranges of rows; returns how many rows were live.
 
         Few rows are marked one by one; many are flooded in one pass over the run.
         """
@@ -262,7 +262,7 @@ class Run:
         return self.tombstoned_rows - before
 
     def live_between(self, start_us: int, stop_us: int) -> Ints:
-        """Live rows with start <= the time that lets them go < stop."""
+        """Live rows with start <= the time by which they are evicted < stop."""
         earliest, latest = self.time_bounds
         if start_us > latest or stop_us <= earliest:
             return _NONE
@@ -276,7 +276,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Keys of a probe that a run holds: probe group `probe[i]` is `count[i]` rows from `start[i]`."""
+    """Keys of a probe that a run has: probe group `probe[i]` is `count[i]` rows from `start[i]`."""
 
     run: Run
     probe: Ints
@@ -297,8 +297,8 @@ class Hit:
         if tombstones is None:
             return np.ones(len(self.start), np.bool_)
         if 4 * int(self.count.sum()) > len(tombstones):
-            dead_before = np.concatenate(([0], np.cumsum(tombstones)))
-            present: Mask = dead_before[self.start + self.count] - dead_before[self.start] < self.count
+            evicted_before = np.concatenate(([0], np.cumsum(tombstones)))
+            present: Mask = evicted_before[self.start + self.count] - evicted_before[self.start] < self.count
             return present
         parent, _ = self.live()
         return any_by_group(np.ones(len(parent), np.bool_), parent, len(self.start))

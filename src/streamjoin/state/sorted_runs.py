@@ -1,10 +1,10 @@
-"""The live tuples of one input (or the keys of a promise set), as sorted immutable runs.
+"""Sorted runs in tiers: a log-structured merge store of rows, with tiered compaction.
 
-A tuple is in exactly one run. Runs shrink only by whole-run drops, merges and compactions, so a
-manifest that names them stays small. Runs stand in tiers: the runs of one tier cover ascending
-hash ranges, so a probe row touches one run per tier. Tiers of one size class are merged when
-`fanout` of them exist: a row is rewritten about log(state / batch) / log(fanout) times in its
-life, and there are at most fanout - 1 tiers per class.
+A row is in exactly one run. Runs shrink only by whole-run drops and compaction, so a manifest that names
+them stays small. Runs stand in tiers: the runs of one tier cover ascending hash ranges, so a probe row
+touches one run per tier. Tiers of one size class are compacted into one when `fanout` of them exist: a
+row is rewritten about log(state / batch) / log(fanout) times in its life, and there are at most
+fanout - 1 tiers per class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SMALLEST_CLASS_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """When runs are rewritten: tiers of one size class by `fanout`, and at `tombstone_share` dead."""
+    """When runs are rewritten: tiers of one size class by `fanout`, and a tier at its `tombstone_share`."""
 
     fanout: int = 6
     run_bytes: int = 128 << 20
@@ -59,31 +59,31 @@ class RunNames:
 Tier = list[Run]
 
 
-class Part(NamedTuple):
+class MarkedRows(NamedTuple):
     """Rows on their way into a run: which took part in a result, and in which turn each came."""
 
     rows: Batch
     matched: Mask | None = None
     arrived: Ints | None = None
 
-    def sorted(self) -> Part:
-        """By hash; the rows are a few sorted stretches."""
+    def sorted(self) -> MarkedRows:
+        """By hash; the rows are a few sorted runs, one after another."""
         if self.matched is None and self.arrived is None:
-            return Part(self.rows.sorted(in_stretches=True))
-        return self._marked(self.rows.sorted(in_stretches=True), self.rows.sort_order(in_stretches=True))
+            return MarkedRows(self.rows.sorted(in_runs=True))
+        return self._marked(self.rows.sorted(in_runs=True), self.rows.sort_order(in_runs=True))
 
-    def between(self, start: int, rows: Batch) -> Part:
+    def between(self, start: int, rows: Batch) -> MarkedRows:
         """Some rows of this part, one after another from `start`, with their marks."""
         return self._marked(rows, slice(start, start + len(rows)))
 
-    def _marked(self, rows: Batch, chosen: Ints | slice) -> Part:
+    def _marked(self, rows: Batch, chosen: Ints | slice) -> MarkedRows:
         matched = None if self.matched is None else self.matched[chosen]
-        return Part(rows, matched, None if self.arrived is None else self.arrived[chosen])
+        return MarkedRows(rows, matched, None if self.arrived is None else self.arrived[chosen])
 
 
 @dataclass(slots=True)
 class SortedRuns:
-    """Rows of one layout, held as tiers of runs; newest tier last."""
+    """Rows of one layout, as tiers of runs; newest tier last."""
 
     tag: str
     layout: Layout
@@ -91,6 +91,7 @@ class SortedRuns:
     policy: CompactionPolicy = field(default_factory=CompactionPolicy)
     tiers: list[Tier] = field(default_factory=list)
     rewritten_rows: int = 0
+    by_hash: bool = True  # rebucketing divides the rows by hash; False: all go to the first bucket
 
     @property
     def runs(self) -> Iterator[Run]:
@@ -109,19 +110,20 @@ class SortedRuns:
         return sum(run.nbytes for run in self.runs)
 
     def append(self, rows: Batch, matched: Mask | None = None, *, turn: int | None = None) -> None:
-        """Add sorted rows as a new tier, then merge what is due."""
+        """Add sorted rows as a new tier, then compact the tiers that are due."""
         if len(rows):
-            self.adopt(Part(rows, matched, None if turn is None else np.full(len(rows), turn)))
+            self.adopt(MarkedRows(rows, matched, None if turn is None else np.full(len(rows), turn)))
             self.compact_due()
 
-    def adopt(self, part: Part) -> None:
+    def adopt(self, part: MarkedRows) -> None:
         """Add sorted rows as a tier, as they are."""
         self.tiers.append(self._cut([part]))
 
-    def in_memory_first(self, *, stayed: bool = False) -> list[Run]:
-        """The runs in the order in which a probe visits them; or only those that never left memory."""
+    def in_memory_first(self, *, never_spilled: bool = False) -> list[Run]:
+        """The runs in the order in which a probe visits them; or only those that were never spilled."""
         return sorted(
-            (run for run in self.runs if not stayed or run.left is None), key=lambda run: run.held is None
+            (run for run in self.runs if not never_spilled or run.spilled_at is None),
+            key=lambda run: run.loaded is None,
         )
 
     def match(self, probe: Batch, among: Iterable[Run] | None = None) -> list[Hit]:
@@ -132,7 +134,7 @@ class SortedRuns:
         return [hit for hit in hits if len(hit.probe)]
 
     def present(self, probe: Batch) -> Mask:
-        """For each key (group) of a sorted probe, whether a live row of it is held."""
+        """For each key (group) of a sorted probe, whether a live row of it is stored."""
         found: Mask = np.zeros(len(probe.groups), np.bool_)
         missing = np.arange(len(found))
         keys = probe.distinct_keys()
@@ -150,25 +152,25 @@ class SortedRuns:
         return found
 
     def forget(self, keys: Batch) -> int:
-        """Let go of all rows with a key of a sorted batch; returns how many were live."""
-        gone = sum(hit.run.delete(hit.live()[1]) for hit in self.match(keys))
-        if gone:
+        """Tombstone all rows with a key of a sorted batch; returns how many were live."""
+        evicted = sum(hit.run.delete(hit.live()[1]) for hit in self.match(keys))
+        if evicted:
             self.drop_tombstoned()
-        return gone
+        return evicted
 
     def live(self) -> Batch:
         """All live rows, sorted."""
         return concat(self.layout, [run.batch.where(run.live_mask()) for run in self.runs]).sorted()
 
     def drop_tombstoned(self) -> None:
-        """Forget runs without a live row; rewrite those with too many dead ones."""
+        """Drop runs without a live row; compact tiers with too many tombstones."""
         tiers = []
         for tier in self.tiers:
             rows, tombstones = sum(map(len, tier)), sum(run.tombstoned_rows for run in tier)
             if tombstones == rows:
                 continue
-            if tombstones > self.policy.tombstone_share * rows and not _has_left(tier):
-                tiers.append(self._merge([tier]))
+            if tombstones > self.policy.tombstone_share * rows and not _has_spilled(tier):
+                tiers.append(self._compact([tier]))
             elif tombstones:
                 tiers.append([run for run in tier if run.live_rows])
             else:
@@ -177,31 +179,31 @@ class SortedRuns:
         self.compact_due()
 
     def compact_due(self) -> None:
-        """Merge tiers of one size class until fewer than `fanout` of each are left."""
+        """Compact tiers of one size class until fewer than `fanout` of each are left."""
         while len(self.tiers) >= self.policy.fanout:
             classes: dict[int, list[Tier]] = {}
             for tier in self.tiers:
-                if not _has_left(tier):
+                if not _has_spilled(tier):
                     classes.setdefault(self.policy.size_class(sum(map(len, tier))), []).append(tier)
             due = next(
                 (tiers for _, tiers in sorted(classes.items()) if len(tiers) >= self.policy.fanout), None
             )
             if due is None:
                 return
-            merged = self._merge(due)
+            compacted = self._compact(due)
             chosen = {id(tier) for tier in due}
             self.tiers = [tier for tier in self.tiers if id(tier) not in chosen]
-            if merged:
-                self.tiers.append(merged)
+            if compacted:
+                self.tiers.append(compacted)
 
-    def _merge(self, tiers: list[Tier]) -> Tier:
+    def _compact(self, tiers: list[Tier]) -> Tier:
         """One tier with the live rows of several, built hash range by hash range."""
         runs = [run for tier in tiers for run in tier if run.live_rows]
         self.rewritten_rows += sum(run.live_rows for run in runs)
-        parts = _merge_parts(runs, self.layout, self.policy.run_bytes)
+        parts = _compacted(runs, self.layout, self.policy.run_bytes)
         return self._cut(parts)
 
-    def _cut(self, sorted_parts: Iterable[Part]) -> Tier:
+    def _cut(self, sorted_parts: Iterable[MarkedRows]) -> Tier:
         """Runs of at most `run_bytes` each, in hash order."""
         tier = []
         for part in sorted_parts:
@@ -215,9 +217,9 @@ class SortedRuns:
         return tier
 
 
-def _has_left(tier: Tier) -> bool:
-    """Whether a part of a tier left memory at a time that must be known: then it stays as it is."""
-    return any(run.left is not None for run in tier)
+def _has_spilled(tier: Tier) -> bool:
+    """Whether a run of a tier was spilled in a turn that must be known: then the tier stays as it is."""
+    return any(run.spilled_at is not None for run in tier)
 
 
 def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
@@ -231,7 +233,7 @@ def _pieces(part: Batch, limit_bytes: int) -> Iterator[Batch]:
         yield from _pieces(piece, limit_bytes)
 
 
-def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Part]:
+def _compacted(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[MarkedRows]:
     """Sorted live rows of all runs, in ascending, disjoint hash ranges of about `run_bytes`."""
     bounds = [*_even_bounds(runs, math.ceil(1.1 * sum(run.nbytes for run in runs) / run_bytes)), None]
     begin = [0] * len(runs)
@@ -244,23 +246,23 @@ def _merge_parts(runs: list[Run], layout: Layout, run_bytes: int) -> Iterator[Pa
 
 
 def _end_below(run: Run, bound: int | None) -> int:
-    """How many rows of a run have a hash below a bound; where its extent tells, nothing is fetched."""
+    """How many rows of a run have a hash below a bound; where its metadata says it, nothing is loaded."""
     low, high = run.hash_bounds
     if bound is None or high < bound:
         return len(run)
     return 0 if low >= bound else int(np.searchsorted(run.batch.hash, bound, side="left"))
 
 
-def _together(layout: Layout, runs: list[Run], stretches: list[tuple[int, int]]) -> Part:
-    """The live rows of a stretch of each run, one run after another."""
-    full = [(run, begin, end) for run, (begin, end) in zip(runs, stretches, strict=True) if end > begin]
+def _together(layout: Layout, runs: list[Run], ranges: list[tuple[int, int]]) -> MarkedRows:
+    """The live rows of a range of each run, one run after another."""
+    full = [(run, begin, end) for run, (begin, end) in zip(runs, ranges, strict=True) if end > begin]
     slices = []
     for run, begin, end in full:
         rows = run.batch.slice(begin, end - begin)
         slices.append(rows if run.tombstones is None else rows.where(~run.tombstones[begin:end]))
     matched = [run.matched_between(begin, end) for run, begin, end in full]
     arrived = [run.arrived_between(begin, end) for run, begin, end in full]
-    return Part(
+    return MarkedRows(
         concat(layout, slices),
         np.concatenate(matched) if any(run.matched is not None for run in runs) and full else None,
         np.concatenate(arrived) if any(run.arrived is not None for run in runs) and full else None,

@@ -1,4 +1,4 @@
-"""Where runs are kept outside of memory: as values of a snapshot, or as files that are mapped.
+"""Run stores: where runs are stored outside of memory; as bytes of a snapshot, or as memory-mapped files.
 
 A mapped file costs memory only for the pages that a probe touches, and only while it is mapped.
 Spark's state store is the third place; it is in `spark.state_store`.
@@ -33,8 +33,8 @@ def encoded(run: Run) -> tuple[str, bytes]:
 
 
 @dataclass
-class Values:
-    """Runs as the bytes of a snapshot: nothing leaves memory."""
+class InMemoryRuns:
+    """Runs as the bytes of a snapshot, in memory."""
 
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class RunFiles:
             return None
 
     def write(self, name: str, value: Any) -> None:
-        """Keep a run; raises OSError where that fails, and leaves nothing behind."""
+        """Store a run; raises OSError where that fails, and leaves nothing behind."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".", delete=False) as file:
             try:
@@ -80,7 +80,7 @@ class RunFiles:
         Path(file.name).replace(self.folder / name)
 
     def put(self, name: str, value: Any) -> None:
-        """Keep a run; a full disk only means that it is not kept."""
+        """Store a run; a full disk only means that it is not stored."""
         try:
             self.write(name, value)
         except OSError:
@@ -110,7 +110,7 @@ class RunFiles:
 
 
 class SpillFolder:
-    """The disk-resident part of a local run: files in a folder of its own, gone with this object."""
+    """The disk-resident part of a local run: files in a folder of its own, deleted with this object."""
 
     def __init__(self) -> None:
         folder = tempfile.mkdtemp(prefix="streamjoin-spill-")
@@ -137,6 +137,6 @@ class SpillFolder:
         mapped = self.files.get(name)
         if mapped is None:
             raise LimitExceeded(
-                f"the spilled run {name} is gone from {self.files.folder}; go on from the last snapshot"
+                f"the spilled run {name} is missing from {self.files.folder}; go on from the last snapshot"
             )
         return decode_run(mapped, layout, check=False)

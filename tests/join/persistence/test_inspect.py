@@ -12,9 +12,9 @@ import pytest
 import streamjoin as sj
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.persistence.inspect import Kept, held
+from streamjoin.join.persistence.inspect import StateEntries, inspect
 from streamjoin.join.persistence.snapshot import from_bytes, to_bytes
-from streamjoin.join.propagated_keys import punctuations_of
+from streamjoin.join.propagation import punctuations_of
 from streamjoin.plan.state_report import JoinState
 from tests.simulation.generate import script
 from tests.simulation.play import Player
@@ -22,13 +22,13 @@ from tests.simulation.script import Finish
 from tests.tables import Story, stream, unbounded_is_meant
 
 
-def kept(story: Story, number: int) -> list[Kept]:
-    return list(held(story.run.join).inputs[number].kept)
+def kept(story: Story, number: int) -> list[StateEntries]:
+    return list(inspect(story.run.join).inputs[number].entries)
 
 
 def text(story: Story) -> str:
     join = story.run.join
-    return JoinState(0, join.spec, tuple(join.watermarks), {0: held(join)}, {"purge": "immediate"}).text()
+    return JoinState(0, join.spec, tuple(join.watermarks), {0: inspect(join)}, {"purge": "immediate"}).text()
 
 
 def auctions() -> sj.Joined:
@@ -41,15 +41,15 @@ def auctions() -> sj.Joined:
     return sj.join(auction, bid)
 
 
-def test_a_tuple_waits_for_a_promise_or_for_event_time() -> None:
+def test_a_tuple_waits_for_a_punctuation_or_for_event_time() -> None:
     run = Story(auctions())
     run.push("auction", "id t item\n180 0 a\n181 3600 b")
     run.push("bid", "id t price end\n180 7200 5 false\n182 7200 6 false")
     assert kept(run, 0) == [
-        Kept("tuples", 2, ("bid",), (), (12 * 3_600_000_000, 13 * 3_600_000_000), ("181", "180")),
-        Kept("unique keys seen", 2, ("bid",), keys=("181", "180")),
+        StateEntries("tuples", 2, ("bid",), (), (12 * 3_600_000_000, 13 * 3_600_000_000), ("181", "180")),
+        StateEntries("unique keys seen", 2, ("bid",), keys=("181", "180")),
     ]
-    assert kept(run, 1) == [Kept("tuples", 1, ("auction",), (), None, ("182",))]
+    assert kept(run, 1) == [StateEntries("tuples", 1, ("auction",), (), None, ("182",))]
     told = text(run)
     assert (
         "2 tuples wait until bid closes their key or its event "
@@ -62,10 +62,10 @@ def test_a_tuple_waits_for_a_promise_or_for_event_time() -> None:
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("unique keys seen", 1)]
 
 
-def test_a_promise_is_remembered_until_the_other_input_makes_it_too() -> None:
+def test_a_punctuation_is_remembered_until_the_other_input_makes_it_too() -> None:
     run = Story(auctions())
     run.push("bid", "id t price end\n180 0 - true\n181 0 - true")
-    assert kept(run, 1) == [Kept("promised keys", 2, ("auction",), keys=("181", "180"))]
+    assert kept(run, 1) == [StateEntries("closed keys", 2, ("auction",), keys=("181", "180"))]
     assert "2 keys are remembered as closed until auction closes them too; keys 181" in text(run)
 
 
@@ -76,8 +76,8 @@ def test_of_several_inputs_one_that_holds_nothing_is_enough() -> None:
     run.push("a", "k x\n1 10\n2 20")
     run.push("b", "k x\n1 11")
     assert kept(run, 0) == [
-        Kept("tuples", 1, ("b", "c"), ("c",), keys=("1",)),
-        Kept("tuples", 1, ("b", "c"), ("b", "c"), keys=("2",)),
+        StateEntries("tuples", 1, ("b", "c"), ("c",), keys=("1",)),
+        StateEntries("tuples", 1, ("b", "c"), ("b", "c"), keys=("2",)),
     ]
     told = text(run)
     assert "c closing it is enough: it holds none of it; keys 1" in told
@@ -87,7 +87,7 @@ def test_of_several_inputs_one_that_holds_nothing_is_enough() -> None:
 
 
 @unbounded_is_meant
-def test_ranges_pledges_and_waiting_promises_are_named() -> None:
+def test_ranges_partial_and_scheduled_punctuations_are_named() -> None:
     control = sj.control(stream("x", "k over:time").schema, time="over")
     a = stream("a", "k x t:time", time="t", lateness="0 seconds", punctuation=control)
     b = stream("b", "k y end:bool p:str o", sequence=["p", "o"], punctuation=sj.marked("end", partitions=2))
@@ -96,8 +96,8 @@ def test_ranges_pledges_and_waiting_promises_are_named() -> None:
     run.control("a", "k over\n1 60\n2 90")
     run.push("b", "k y end p o\n7 1 true p 1")
     run.punctuate("b", k=sj.between(50, 60))
-    assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("waiting promises", 2)]
-    assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("partial_punctuations", 1)]
+    assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("scheduled punctuations", 2)]
+    assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("partial punctuations", 1)]
     told = text(run)
     assert "1 matched nothing yet; they leave padded when they go" in told
     assert "passes 1970-01-01 00:01:00 to 1970-01-01 00:01:30; keys" in told
@@ -111,7 +111,7 @@ def test_what_waits_for_the_purge_says_so() -> None:
     run = Story(sj.join(a, b, purge=sj.PurgeEvery(100)))
     run.push("a", "k x end\n1 10 false")
     run.push("b", "k y end\n1 - true")
-    assert kept(run, 0) == [Kept("tuples", 1, keys=("1",))]
+    assert kept(run, 0) == [StateEntries("tuples", 1, keys=("1",))]
     assert "1 tuple can match nothing any more: they go with the next purge" in text(run)
     assert "1 key closed and not purged yet" in text(run)
 
@@ -119,11 +119,11 @@ def test_what_waits_for_the_purge_says_so() -> None:
 def test_buckets_add_up() -> None:
     run = Story(auctions())
     run.push("auction", "id t item\n180 0 a")
-    one = held(run.run.join)
+    one = inspect(run.run.join)
     run.push("auction", "id t item\n181 3600 b")
-    both = one.and_also(held(run.run.join)).inputs[0]
+    both = one.and_also(inspect(run.run.join)).inputs[0]
     assert (both.tuples, both.runs, both.times_us) == (3, 3, (0, 3_600_000_000))
-    assert [(one.what, one.count) for one in both.kept] == [("tuples", 3), ("unique keys seen", 3)]
+    assert [(one.what, one.count) for one in both.entries] == [("tuples", 3), ("unique keys seen", 3)]
 
 
 # What is named lets go
@@ -136,13 +136,13 @@ def closing(join: StreamJoin, number: int, keys: Any) -> None:
 
 def check(join: StreamJoin) -> Counter[str]:
     """Every tuple is counted once and waits for somebody; if those close its key, it goes."""
-    found = held(join)
+    found = inspect(join)
     names = [one.name for one in join.spec.inputs]
     counted: Counter[str] = Counter()
     for i, one in enumerate(found.inputs):
-        tuples = [each for each in one.kept if each.what == "tuples"]
+        tuples = [each for each in one.entries if each.what == "tuples"]
         assert sum(each.count for each in tuples) == join.sides[i].live_rows == one.tuples
-        assert all(each.open for each in tuples), "a tuple that nobody needs is held"
+        assert all(each.open for each in tuples), "a tuple that nobody needs is stored"
         for each in tuples:
             counted["tuples"] += each.count
             counted["several" if len(each.open) > 1 else "one"] += 1
@@ -171,7 +171,7 @@ def test_what_is_named_lets_go(part: int) -> None:
     for seed in range(part * 30, part * 30 + 30):
         player = Player(script(seed))
         if player.script.settings.operator is not None:
-            continue  # some presets take no notice of promises
+            continue  # some presets take no notice of punctuations
         for operation in player.script.operations:
             if isinstance(operation, Finish):
                 break

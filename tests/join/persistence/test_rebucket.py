@@ -1,8 +1,9 @@
 """A state cut into other buckets goes on as if it had always been cut so.
 
 Scripts of the simulation (`tests.simulation.generate`: windows, lateness, unique keys, orders of arrival,
-promises of every pattern, pledges, control sources, violations, every join type) are played once in one
-piece and once in hash buckets whose number changes again and again. Every operation must give the same.
+punctuations of every pattern, partial punctuations, control sources, violations, every join type) are
+played once in one piece and once in hash buckets whose number changes again and again. Every operation must
+give the same.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.join import wire
+from streamjoin.join.follower_state import FollowerState
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import Output
-from streamjoin.join.persistence.rebucket import KNOWN, Stretch, Totals, Whole, rebucketed, stretches
-from streamjoin.join.persistence.snapshot import _facts, restore, store
+from streamjoin.join.pending_purge import PendingPurge
+from streamjoin.join.persistence.rebucket import Totals, WholeState, hash_ranges, rebucketed
+from streamjoin.join.persistence.snapshot import json_parts, restore, store
 from streamjoin.join.persistence.stored_spec import declared, read_spec
 from streamjoin.join.spec import JoinSpec
-from streamjoin.state.codec import decode_run
+from streamjoin.state.codec import batch_bytes, decode_batch
+from streamjoin.state.component import HashRange
 from streamjoin.state.manifest import Manifest, RunEntry
 from streamjoin.state.run import Run
-from streamjoin.state.stores import Values, encoded
+from streamjoin.state.stores import InMemoryRuns, encoded
 from tests.simulation.generate import script
 from tests.simulation.play import Player, _Watched, hash_function
 from tests.simulation.script import Restart
@@ -45,7 +49,7 @@ class Stored:
 
     def open(self, spec: JoinSpec) -> StreamJoin:
         manifest = replace(self.manifest, identity=spec.identity())
-        return restore(spec, manifest, Values(dict(self.runs)))
+        return restore(spec, manifest, InMemoryRuns(dict(self.runs)))
 
     def _save(self, run: Run) -> str:
         name, self.runs[name] = encoded(run)
@@ -66,12 +70,12 @@ class InBuckets(_Watched):
         if not hasattr(self, "joins"):
             self.joins = [StreamJoin(replace(self.plan.spec, buckets=buckets)) for _ in range(buckets)]
             for join in self.joins:
-                join.names.memory_manager.run_store = Values()
+                join.names.memory_manager.run_store = InMemoryRuns()
             return
         old = [Stored(join) for join in self.joins]
         # what a reader finds out from the stored state alone
         identity, facts = old[0].manifest.identity, declared(self.plan.spec)
-        spec = read_spec(identity, facts, [], self.plan.spec.compaction)
+        spec = read_spec(identity, facts, self.plan.spec.compaction)
         new = list(rebucketed(spec, [one.manifest for one in old], lambda i: old[i].open(spec), buckets))
         stored = [Stored(join) for join in new]
         assert totals(spec, old).differences(totals(spec, stored)) == []
@@ -138,27 +142,28 @@ def test_going_on_in_other_buckets_changes_nothing(part: int) -> None:
 # Each check was seen to fail
 
 
-def _first_bucket_only(whole: Whole, number: int, stretch: Stretch) -> dict[str, Any]:
-    return {**SHARE(whole, number, stretch), "unsettled": []}
+def _nothing_pending(component: PendingPurge, whole: Any, hashes: HashRange) -> Any:
+    return []
 
 
-def _nothing_carried(whole: Whole, i: int, forwarded: pa.RecordBatch, stretch: Stretch) -> pa.RecordBatch:
-    return forwarded.slice(0, 0)
+def _no_arrival_order(component: FollowerState, whole: Any, hashes: HashRange) -> Any:
+    rows = decode_batch(bytes.fromhex(whole[1])).slice(0, 0)
+    return [whole[0], bytes(batch_bytes(rows)).hex()]
 
 
-def _all_but_the_last(stretch: Stretch, hashes: Any) -> slice:
-    found = OF(stretch, hashes)
+def _all_but_the_last(hashes: HashRange, stored: Any) -> slice:
+    found = SLICE_OF(hashes, stored)
     return slice(found.start, max(found.start, found.stop - 1))
 
 
-SHARE, OF = Whole.share, Stretch.of
+SLICE_OF = HashRange.slice_of
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "bug"),
     [
-        (Stretch, "of", _all_but_the_last),
-        (Whole, "_carried", _nothing_carried),
+        (HashRange, "slice_of", _all_but_the_last),
+        (FollowerState, "split", _no_arrival_order),
     ],
     ids=["a row is lost", "the order of arrival is lost"],
 )
@@ -167,11 +172,11 @@ def test_a_planted_bug_is_seen_by_the_check_after_cutting(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, bug)
-        with pytest.raises(AssertionError, match=r"rows of|followed"):
+        with pytest.raises(AssertionError, match=r"rows of|arrival_order"):
             deque(map(play, range(60)), maxlen=0)
 
 
-def test_promises_that_wait_to_be_carried_out_go_with_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_punctuations_that_wait_for_the_purge_go_with_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     a = stream("a", "k x end:bool", punctuation=sj.marked("end"))
     b = stream("b", "k y end:bool", punctuation=sj.marked("end"))
     plan = sj.join(a, b, purge=sj.PurgeEvery(100)).plan
@@ -181,7 +186,7 @@ def test_promises_that_wait_to_be_carried_out_go_with_their_keys(monkeypatch: py
         run.cut_into(2)
         run.push("a", table(a.schema, "k x end\n1 10 false\n2 20 false\n3 30 false"))
         run.push("b", table(b.schema, "k y end\n1 1 true\n2 2 true"))
-        assert sum(map(len, (batch for join in run.joins for batch in join.unsettled))) == 2
+        assert sum(map(len, (join.state.pending_purge for join in run.joins))) == 2
         run.cut_into(5)
         assert run.joins[0].counters[0].rows == 3
         rows = run.push("b", table(b.schema, "k y end\n3 33 false"))
@@ -190,23 +195,23 @@ def test_promises_that_wait_to_be_carried_out_go_with_their_keys(monkeypatch: py
         return sorted(one.patterns[0].value for one in run.punctuations())
 
     assert over_when_finished() == [1, 2, 3]
-    monkeypatch.setattr(Whole, "share", _first_bucket_only)
-    with pytest.raises(AssertionError, match="unsettled"):
+    monkeypatch.setattr(PendingPurge, "split", _nothing_pending)
+    with pytest.raises(AssertionError, match="pending_purge"):
         over_when_finished()
 
 
-# What is refused, and what an older state tells
+# What is refused
 
 
 @unbounded_is_meant
-def test_a_fact_that_is_not_known_is_refused_by_name() -> None:
-    """A new fact in `snapshot._facts` needs a rule in `rebucket`, else states could not be recut."""
+def test_a_part_that_no_component_knows_is_refused_by_name() -> None:
     spec = sj.join(stream("a", "k x"), stream("b", "k y")).plan.spec
-    facts = _facts(StreamJoin(spec))
-    assert set(facts) == KNOWN
+    facts = json_parts(StreamJoin(spec))
     with pytest.raises(sj.StateFormatError, match=r"holds weather, which .* use the version"):
-        Whole.of(spec, [{**facts, "weather": 1}])
-    rows = RunEntry("1-z-1-x", 5, 100, collided=False)
+        WholeState.of(spec, [{**facts, "weather": 1}])
+    with pytest.raises(sj.StateFormatError, match=r"holds weather, which .* use the version"):
+        restore(spec, Manifest(spec.identity(), {}, {**facts, "weather": 1}), InMemoryRuns())
+    rows = RunEntry("1-z-1-x", 5, 100, False, (0, 9), (0, 0))
     manifest = Manifest(spec.identity(), {"z": [[rows]]}, facts)
     with pytest.raises(sj.StateFormatError, match="holds rows of z, which"):
         list(rebucketed(spec, [manifest], lambda _: StreamJoin(spec), 2))
@@ -215,33 +220,27 @@ def test_a_fact_that_is_not_known_is_refused_by_name() -> None:
 @unbounded_is_meant
 def test_buckets_that_disagree_are_refused() -> None:
     spec = sj.join(stream("a", "k x"), stream("b", "k y")).plan.spec
-    facts = _facts(StreamJoin(spec))
-    with pytest.raises(sj.StateFormatError, match=r"disagree on own progress.*restore the checkpoint"):
-        Whole.of(spec, [facts, {**facts, "own progress": [1, 2]}])
+    facts = json_parts(StreamJoin(spec))
+    with pytest.raises(sj.StateFormatError, match=r"disagree on watermarks.*restore the checkpoint"):
+        WholeState.of(spec, [facts, {**facts, "watermarks": {"own": [1, 2]}}])
 
 
-def test_stretches_cover_every_hash_once() -> None:
+def test_hash_ranges_cover_every_hash_once() -> None:
     for buckets in (1, 2, 3, 7):
-        found = stretches(buckets)
+        found = hash_ranges(buckets)
         assert found[0].first == np.iinfo(np.int64).min
         assert found[-1].last == np.iinfo(np.int64).max
         assert [one.last + 1 for one in found[:-1]] == [one.first for one in found[1:]]
 
 
 @unbounded_is_meant
-def test_a_state_without_its_declarations_is_read_by_its_runs() -> None:
+def test_a_specification_is_read_from_what_is_stored() -> None:
     a = stream("a", "k x:str t:time", time="t", window="5 seconds", lateness="0 seconds")
     b = stream("b", "k y t:time", time="t", lateness="0 seconds", arrival=sj.ordered(slack=2))
     spec = sj.join(a, b, how="left").plan.spec
     run = sj.join(a, b, how="left").local()
     run.push("a", table(a.schema, "k x t\n1 a 1\n2 b 2"))
-    stored = Stored(run.join)
-    schemas = [decode_run(value, run.join.sides[0].layout).data.schema for value in stored.runs.values()]
-    known = read_spec(spec.identity(), declared(spec), [], spec.compaction)
+    known = read_spec(spec.identity(), declared(spec), spec.compaction)
     assert known.identity() == spec.identity()
-    found = read_spec(spec.identity(), {}, schemas, spec.compaction)
-    assert found.inputs[0].layout == spec.inputs[0].layout
-    assert found.inputs[1].layout.key_types == spec.key_types
-    assert stored.open(found).sides[0].live_rows == 2
-    with pytest.raises(sj.StateFormatError, match="run its query for one batch with this version"):
-        read_spec({**spec.identity(), "key types": ["list<item: int64>"]}, {}, [], spec.compaction)
+    assert [one.layout for one in known.inputs] == [one.layout for one in spec.inputs]
+    assert Stored(run.join).open(known).sides[0].live_rows == 2

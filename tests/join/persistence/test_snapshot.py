@@ -90,7 +90,7 @@ def test_a_snapshot_changes_nothing_and_may_be_used_twice():
 
 
 def test_what_nobody_has_asked_for_yet_survives_a_stop():
-    """Announcements and violations are output: a stop must not lose them."""
+    """Propagated keys and violations are output: a stop must not lose them."""
     run = news_join().local()
     run.push("news", table(NEWS, "sno title\n1 a\n2 b"))
     run.push("news", table(NEWS, "sno title\n2 c"))

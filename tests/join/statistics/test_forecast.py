@@ -118,7 +118,7 @@ def test_the_auction_of_the_pwjoin_paper(operator):
     assert abs(error(auction_join(operator, streams.window_us).local(), streams.batches(0.5))) < MARGIN
 
 
-def test_promises_that_nothing_lets_go_of_are_seen_to_grow():
+def test_punctuations_that_nothing_evicts_are_seen_to_grow():
     run = one_many().local()
     for step in range(60):
         run.step(steady(step, 300, 5, punctuated=0.7))
@@ -144,7 +144,7 @@ def test_three_inputs():
     born = np.arange(keys) // per_step
 
     def batch(step):
-        """Key k comes on each input in the step of its birth; a promises 1, b 4 and c 8 steps later."""
+        """Key k comes on each input in the step of its birth; a closes it 1, b 4 and c 8 steps later."""
         found = {}
         for name, after in zip("abc", (1, 4, 8), strict=True):
             rows, ends = np.flatnonzero(born == step), np.flatnonzero(born == step - after)
@@ -154,7 +154,7 @@ def test_three_inputs():
 
     run = sj.join(*inputs).local()
     predicted, measured = watched(run, map(batch, range(steps)))
-    assert measured[-1] == 200 * (8 + 8 + 4)  # needed until the last of the others has promised
+    assert measured[-1] == 200 * (8 + 8 + 4)  # needed until the last of the others has closed
     assert predicted[20:].mean() == pytest.approx(measured[20:].mean(), rel=MARGIN)
 
 
@@ -202,7 +202,7 @@ def test_more_than_twice_as_much_is_explained_by_what_changed():
     assert "rows instead of" in said
 
 
-def test_keys_that_never_get_their_promise_are_told():
+def test_keys_that_never_get_their_punctuation_are_told():
     run = one_many().local()
     for step in range(60):
         run.step(steady(step, 300, 5, punctuated=0.7))

@@ -50,7 +50,8 @@ def test_the_sample_is_of_distinct_keys_and_counts_all_their_rows():
     assert len(monitor.keys) == SAMPLED_KEYS
     assert set(monitor.counts.tolist()) == {3}
     assert monitor.seen(0).repeated_keys == SAMPLED_KEYS
-    again = Monitor.from_json(monitor.to_json())
+    again = Monitor()
+    again.restore(monitor.to_json())
     assert again.seen(4) == monitor.seen(4)
 
 

@@ -21,7 +21,7 @@ def plain(**options):
 
 @dataclass(frozen=True)
 class PurgeAfter:
-    """Promises are carried out when `wait` keys have them."""
+    """Punctuations are applied when `wait` keys have them."""
 
     wait: int
     name: str = "after"
@@ -41,7 +41,7 @@ def test_one_row_at_a_time_is_the_same_join(story):
     assert run.held() == {"a": 4, "b": 3}
 
 
-def test_promises_that_wait_are_shown_and_carried_out_later(story):
+def test_punctuations_that_wait_are_shown_and_applied_later(story):
     run = story(plain(purge=PurgeAfter(3)))
     run.push("a", "k x\n1 10\n2 20\n3 30")
     run.punctuate("b", k=1)
@@ -100,7 +100,9 @@ def test_few_keys_are_looked_at_once_enough_are_known():
     assert [found.every(keys) for keys in (1, 5_120, 512_000)] == [53, 53, 1_000]
     found.end_batch()
     assert found.every(1) == 1
-    assert Selectivities.from_json(3, found.to_json()).every(1) == found.every(1)
+    again = Selectivities(3)
+    again.restore(found.to_json())
+    assert again.every(1) == found.every(1)
 
 
 def test_of_many_inputs_only_pairs_are_kept():
@@ -272,7 +274,7 @@ def test_following_a_cluster_drops_what_turns_of_one_row_would_store():
 
 
 def value_oriented(order):
-    """a has promised 1; of b's rows one is of that key, behind others, and b then ends it too."""
+    """a has closed 1; of b's rows one is of that key, behind others, and b then ends it too."""
     end = {"punctuation": sj.marked("end"), "sequence": "n"}
     a, b = stream("a", "k x"), stream("b", "k y end:bool n", **end)
     run = Story(sj.join(a, b, order=order, driver=sj.RoundRobin(quota=10)))

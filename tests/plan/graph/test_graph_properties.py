@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 import streamjoin as sj
 from streamjoin.api.join import _lifted
 from streamjoin.columnar.batch import Batch
-from streamjoin.join import forwarding as passing
-from streamjoin.join import probe
-from streamjoin.join.forwarded import ForwardedPunctuations
+from streamjoin.join import probe, propagation
+from streamjoin.join.forwarded_punctuations import ForwardedPunctuations
 from streamjoin.local.chain import ChainRun
 from streamjoin.plan.graph.order import forced
 from streamjoin.plan.planner import JoinOptions
@@ -211,7 +210,7 @@ def play(
         take(run.end(one.name))
     assert not any(run.state().rows.values())
     below = run._below.values() if isinstance(run, ChainRun) else ()
-    assert not any(len(waiting) for one in (run, *below) for waiting in one.join.forwarded)
+    assert not any(len(waiting) for one in (run, *below) for waiting in one.join.state.forwarded)
     return found
 
 
@@ -295,12 +294,12 @@ def test_planted_a_result_is_let_go_by_its_time(monkeypatch) -> None:
 
 
 def test_planted_the_fastest_input_below_tells_the_time(monkeypatch) -> None:
-    monkeypatch.setattr(passing, "output_watermark", lambda join: max(join.watermarks))
+    monkeypatch.setattr(propagation, "output_watermark", lambda state: max(state.watermarks.current))
     assert first_failure() is not None
 
 
 def test_planted_promises_go_on_while_tuples_they_speak_of_are_held(monkeypatch) -> None:
     monkeypatch.setattr(
-        ForwardedPunctuations, "_held", lambda self, side, named, values: np.zeros(len(values[0]), bool)
+        ForwardedPunctuations, "_stored", lambda self, side, named, values: np.zeros(len(values[0]), bool)
     )
     assert first_failure() is not None

@@ -1,50 +1,50 @@
-"""Why a state is still needed, and what would let it go; found out from the state alone.
+"""State inspection: what a join stores, and what each entry waits for; found out from the state alone.
 
-By the rules of `stream_join`: a tuple of input i with key k and time t is held because some other input m
-is open for k and its progress is not past t + W_i. So each held tuple waits for certain inputs, and tuples
+By the rules of `operator`: a tuple of input i with key k and time t is stored because some other input m
+is open for k and its watermark is not past t + W_i. So each tuple waits for certain inputs, and tuples
 that wait for the same ones are counted together, with a few of their keys and the first and last time at
-which their windows end. Where several inputs are waited for, one that holds no tuple of k is `enough`: if
-it closes k, the key is spent. A remembered promise waits for the other inputs to close its key too.
+which their windows end. Where several inputs are waited for, one that stores no tuple of k is `enough`: if
+it closes k, the key is spent. A closed key waits for the other inputs to close it too.
 
-Worked number: auctions 180 and 181 are held, bid has closed neither, 180 came at 10:00 and 181 at 11:00
+Punctuations and groups are read from the state's components (`state.component`), whichever there are.
+
+Worked number: auctions 180 and 181 are stored, bid has closed neither, 180 came at 10:00 and 181 at 11:00
 with a window of 12 hours: 2 tuples, open bid, windows that end from 22:00 to 23:00.
 
-Cost: the live rows of a bucket are sorted once and looked up in the promises of the other inputs.
+Cost: the live rows of a bucket are sorted once and looked up in the closed keys of the other inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints, Mask
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.persistence.snapshot import sides_of
-from streamjoin.join.propagated_keys import punctuations_of
-from streamjoin.state.sorted_runs import SortedRuns
+from streamjoin.join.propagation import punctuations_of
+from streamjoin.state.component import Contents, StateComponent, TimeSpan
 
 EXAMPLES = 3
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """So many things of one kind that wait for the same.
+class StateEntries:
+    """Entries of one kind that wait for the same.
 
-    `open` are the inputs waited for, `enough` those of them whose promise alone would do, `past_us` the
-    first and the last event time that would do, `keys` a few of their keys.
+    `open` are the inputs waited for, `enough` those of them whose punctuation alone would do, `past_us` the
+    first and the last watermark that would do, `keys` a few of their keys.
     """
 
     what: str
     count: int
     open: tuple[str, ...] = ()
     enough: tuple[str, ...] = ()
-    past_us: Span | None = None
+    past_us: TimeSpan | None = None
     keys: tuple[str, ...] = ()
 
-    def and_also(self, other: Kept) -> Kept:
+    def and_also(self, other: StateEntries) -> StateEntries:
         """Both together, of two buckets."""
         return replace(
             self,
@@ -55,8 +55,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class InputHeld:
-    """What is held of one input: its tuples, what it has promised, and for each why."""
+class InputState:
+    """The state of one input: its tuples, its closed keys, and what each waits for."""
 
     name: str
     tuples: int
@@ -66,14 +66,14 @@ class InputHeld:
     closed_keys: int
     closed_key_bytes: int
     ended: bool
-    times_us: Span | None
+    times_us: TimeSpan | None
     unmatched: int | None  # of a preserved input: tuples that leave padded if nothing comes
-    kept: tuple[Kept, ...]
+    entries: tuple[StateEntries, ...]
 
-    def and_also(self, other: InputHeld) -> InputHeld:
+    def and_also(self, other: InputState) -> InputState:
         """Both together, of two buckets."""
-        merged: dict[tuple[object, ...], Kept] = {}
-        for one in (*self.kept, *other.kept):
+        merged: dict[tuple[object, ...], StateEntries] = {}
+        for one in (*self.entries, *other.entries):
             same = one.what, one.open, one.enough
             merged[same] = merged[same].and_also(one) if same in merged else one
         return replace(
@@ -86,26 +86,26 @@ class InputHeld:
             closed_key_bytes=self.closed_key_bytes + other.closed_key_bytes,
             times_us=_around(self.times_us, other.times_us),
             unmatched=None if self.unmatched is None else self.unmatched + (other.unmatched or 0),
-            kept=tuple(sorted(merged.values(), key=lambda one: (one.what != "tuples", -one.count))),
+            entries=tuple(sorted(merged.values(), key=lambda one: (one.what != "tuples", -one.count))),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class JoinHeld:
-    """What a join, or a bucket of it, holds: by input; beside them what belongs to no input."""
+class InspectedState:
+    """The state of a join, or of a bucket of it: by input; beside them what belongs to no input."""
 
-    inputs: tuple[InputHeld, ...]
-    propagated: tuple[Kept, ...]
-    waiting: int  # keys whose promises are not carried out yet
-    other_rows: dict[str, int]  # of sides that are none of these, by tag
+    inputs: tuple[InputState, ...]
+    propagated: tuple[StateEntries, ...]
+    waiting: int  # keys that are closed and not purged yet
+    other_rows: dict[str, int]  # of sorted runs that are none of these, by tag
 
-    def and_also(self, other: JoinHeld) -> JoinHeld:
+    def and_also(self, other: InspectedState) -> InspectedState:
         """Both together, of two buckets."""
-        merged: dict[tuple[str, ...], Kept] = {}
+        merged: dict[tuple[str, ...], StateEntries] = {}
         for one in (*self.propagated, *other.propagated):
             merged[one.open] = merged[one.open].and_also(one) if one.open in merged else one
         tags = {**self.other_rows, **other.other_rows}
-        return JoinHeld(
+        return InspectedState(
             tuple(a.and_also(b) for a, b in zip(self.inputs, other.inputs, strict=True)),
             tuple(merged.values()),
             self.waiting + other.waiting,
@@ -113,52 +113,43 @@ class JoinHeld:
         )
 
 
-def held(join: StreamJoin) -> JoinHeld:
-    """Everything a join holds, and why."""
-    known = {side.tag for i in range(len(join.sides)) for side in (join.sides[i], *_promise_sides(join, i))}
-    return JoinHeld(
-        tuple(_input(join, i) for i in range(len(join.sides))),
-        tuple(_by_openness(join, "propagated", join.propagated.side.live(), range(len(join.sides)))),
-        sum(map(len, join.unsettled)),
-        {
-            side.tag: side.live_rows
-            for side in sides_of(join)
-            if side.tag not in known and side.tag != join.propagated.side.tag
-        },
+def inspect(join: StreamJoin) -> InspectedState:
+    """Everything a join stores, and what it waits for."""
+    components = join.state.components()
+    others = [one for one in components if one.holds not in ("tuples", "punctuations")]
+    propagated = [one for one in components if one.holds == "punctuations" and one.input is None]
+    return InspectedState(
+        tuple(_input(join, i, components) for i in range(len(join.sides))),
+        tuple(entry for one in propagated for entry in _entries(join, one)),
+        len(join.state.pending_purge),
+        {side.tag: side.live_rows for one in others for side in one.sorted_runs()},
     )
 
 
-def _promise_sides(join: StreamJoin, i: int) -> list[SortedRuns]:
-    singly = [key_set.side for key_set in join.closed_keys[i].key_sets]
-    return [*singly, join.partial_punctuations[i].side, join.scheduled[i].side]
-
-
-def _input(join: StreamJoin, i: int) -> InputHeld:
-    side, closed_keys = join.sides[i], join.closed_keys[i]
+def _input(join: StreamJoin, i: int, components: Sequence[StateComponent]) -> InputState:
+    side = join.sides[i]
+    punctuations = [one for one in components if one.holds == "punctuations" and one.input == i]
     rows = side.live()
     timed = len(rows) > 0 and rows.layout.timed
     unmatched = None
     if i in join.spec.how.preserved:
         unmatched = sum(len(run.unmatched(np.flatnonzero(run.live_mask()))) for run in side.runs)
-    return InputHeld(
+    return InputState(
         join.spec.inputs[i].name,
         len(rows),
         side.tombstoned_rows,
         side.nbytes,
         sum(1 for _ in side.runs),
-        len(closed_keys)
-        + len(join.partial_punctuations[i])
-        + len(join.scheduled[i])
-        + len(join.forwarded[i]),
-        sum(each.nbytes for each in _promise_sides(join, i)),
-        closed_keys.ended,
+        sum(one.state_rows for one in punctuations),
+        sum(each.nbytes for one in punctuations for each in one.sorted_runs()),
+        join.closed_keys[i].ended,
         (int(rows.time.min()), int(rows.time.max())) if timed else None,
         unmatched,
-        (*_tuples(join, i, rows), *_closed_keys(join, i)),
+        (*_tuples(join, i, rows), *(entry for one in punctuations for entry in _entries(join, one))),
     )
 
 
-def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
+def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[StateEntries]:
     """The tuples of input i by the inputs they wait for."""
     if len(rows) == 0:
         return
@@ -175,7 +166,7 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
     for code, chosen in _alike([*waits, *enough]):
         open_names = _named(names, code[: len(others)])
         ends = rows.bound[chosen] + span if span is not None and open_names else None
-        yield Kept(
+        yield StateEntries(
             "tuples",
             len(chosen),
             open_names,
@@ -185,39 +176,25 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[Kept]:
         )
 
 
-def _closed_keys(join: StreamJoin, i: int) -> Iterator[Kept]:
-    """What input i has promised, by what would let it be forgotten."""
-    closed_keys = join.closed_keys[i]
-    others = [m for m in range(len(join.sides)) if m != i]
-    yield from _by_openness(join, "promised keys", closed_keys.constants.side.live(), others)
-    yield from _by_openness(join, "unique keys seen", closed_keys.seen.side.live(), others)
-    wide = {"ranges": closed_keys.ranges or (), "patterns": closed_keys.patterns}
-    for what, found in wide.items():
-        if len(found):
-            yield Kept(what, len(found))
-    if len(join.forwarded[i]):
-        yield Kept("carried promises", len(join.forwarded[i]))
-    partial_punctuations, scheduled = join.partial_punctuations[i], join.scheduled[i]
-    if len(partial_punctuations):
-        rows = partial_punctuations.side.live()
-        yield Kept(
-            "partial_punctuations", len(partial_punctuations), keys=_examples(rows, np.arange(len(rows)))
-        )
-    if len(scheduled):
-        rows = scheduled.side.live()
-        times = [*rows.time.tolist(), *(time_us for time_us, _ in scheduled.patterns)]
-        examples = _examples(rows, np.arange(len(rows)))
-        yield Kept("waiting promises", len(scheduled), past_us=(min(times), max(times)), keys=examples)
+def _entries(join: StreamJoin, component: StateComponent) -> Iterator[StateEntries]:
+    """What a component stores, by what it waits for."""
+    inputs = [m for m in range(len(join.sides)) if m != component.input]
+    for found in component.contents():
+        if found.waits and found.keys is not None:
+            yield from _by_openness(join, found.what, found.keys, inputs)
+        else:
+            yield StateEntries(found.what, found.count, past_us=found.past_us, keys=_some_keys(found))
 
 
-def _by_openness(join: StreamJoin, what: str, keys: Batch, inputs: Iterable[int]) -> Iterator[Kept]:
+def _some_keys(found: Contents) -> tuple[str, ...]:
+    return () if found.keys is None else _examples(found.keys, np.arange(len(found.keys)))
+
+
+def _by_openness(join: StreamJoin, what: str, keys: Batch, inputs: Sequence[int]) -> Iterator[StateEntries]:
     """Distinct keys by which of the inputs are open for them."""
-    if len(keys) == 0:
-        return
-    asked = list(inputs)
-    names = [join.spec.inputs[m].name for m in asked]
-    for code, chosen in _alike([~join.closed_keys[m].closed(keys) for m in asked]):
-        yield Kept(what, len(chosen), _named(names, code), keys=_examples(keys, chosen))
+    names = [join.spec.inputs[m].name for m in inputs]
+    for code, chosen in _alike([~join.closed_keys[m].closed(keys) for m in inputs]):
+        yield StateEntries(what, len(chosen), _named(names, code), keys=_examples(keys, chosen))
 
 
 def _alike(masks: Sequence[Mask]) -> Iterator[tuple[list[bool], Ints]]:
@@ -239,7 +216,7 @@ def _examples(rows: Batch, chosen: Ints) -> tuple[str, ...]:
     return tuple(one.text()[1:-1] for one in punctuations_of(few.keys))
 
 
-def _around(one: Span | None, other: Span | None) -> Span | None:
+def _around(one: TimeSpan | None, other: TimeSpan | None) -> TimeSpan | None:
     """The span around both."""
     if one is None or other is None:
         return one or other

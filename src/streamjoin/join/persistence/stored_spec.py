@@ -1,31 +1,26 @@
-"""What a reader of a stored state must know of its join, and a specification made of it again.
+"""Stored specification: what a reader of a stored state must know of its join.
 
 A state's identity says what must not change between a stop and a restart; `declared` adds what may
 change and what only a reader needs: the join's name, the columns in Arrow's own types, lateness, what
-closes keys, when promises are carried out. It is stored once per join, beside the identity.
+closes keys, when punctuations are applied. It is stored once per join, beside the identity.
 
-`read_spec` makes a specification with which the state can be restored and looked at, not joined with.
-A state from before this was stored is read as well: the types are then those of its runs.
+`read_spec` makes a specification with which the state can be restored and inspected, not joined with.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
 from streamjoin.declare.stream import Arrival, Clustered, Ordered
-from streamjoin.errors import StateFormatError
 from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS
 from streamjoin.join.group_spec import Aggregate, Grouping
 from streamjoin.join.join_type import join_type
 from streamjoin.join.spec import InputSpec, JoinSpec
 from streamjoin.state.sorted_runs import CompactionPolicy
-
-_ALIASES = {"date32[day]": pa.date32(), "timestamp[us]": pa.timestamp("us"), "double": pa.float64()}
 
 
 def declared(spec: JoinSpec) -> dict[str, Any]:
@@ -48,28 +43,21 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
     }
 
 
-def read_spec(
-    identity: dict[str, Any], facts: dict[str, Any], stored: Iterable[pa.Schema], compaction: CompactionPolicy
-) -> JoinSpec:
-    """The join that wrote a state; `stored` are the columns of its runs, asked for only where needed."""
-    known = facts.get("inputs")
-    inputs = known or [{} for _ in identity["inputs"]]
-    if known:
-        schemas = [pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(one["schema"]))) for one in known]
-    else:
-        schemas = _schemas_from_runs(identity, list(stored))
+def read_spec(identity: dict[str, Any], facts: dict[str, Any], compaction: CompactionPolicy) -> JoinSpec:
+    """The join that wrote a state, from its identity and what it `declared`."""
+    grouping = facts["grouping"]
     return JoinSpec(
-        facts.get("name", "join"),
+        facts["name"],
         tuple(
-            _input(name, identity, schema, told)
-            for name, schema, told in zip(identity["inputs"], schemas, inputs, strict=True)
+            _input(name, identity, stored)
+            for name, stored in zip(identity["inputs"], facts["inputs"], strict=True)
         ),
         pa.schema([]),
-        join_type(identity.get("how", "inner"), len(identity["inputs"])),
+        join_type(identity["how"], len(identity["inputs"])),
         compaction=compaction,
         buckets=identity["buckets"],
         hash=identity["hash"],
-        grouping=None if facts.get("grouping") is None else _grouping_from_json(facts["grouping"]),
+        grouping=None if grouping is None else _grouping_from_json(grouping),
         feeds_join=identity.get("feeds a join", False),
         stamps=tuple(identity.get("stamps", ())),
     )
@@ -93,7 +81,8 @@ def _grouping_from_json(saved: dict[str, Any]) -> Grouping:
     return Grouping(joined, tuple(saved["keys"]), tuple(saved["columns"]), tuple(aggregates))
 
 
-def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[str, Any]) -> InputSpec:
+def _input(name: str, identity: dict[str, Any], stored: dict[str, Any]) -> InputSpec:
+    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(stored["schema"])))
     types: dict[str, list[pa.DataType]] = {"k": [], "p": []}
     for field in schema:
         if field.name[0] in types:
@@ -104,14 +93,14 @@ def _input(name: str, identity: dict[str, Any], schema: pa.Schema, told: dict[st
         Layout(tuple(types["k"]), "t" in schema.names, tuple(types["p"]), until="d" in schema.names),
         tuple(column.partition(":")[0] for column in identity["columns"][name]),
         window_us=identity["windows (us)"][name],
-        lateness_us=told.get("lateness (us)", 0),
-        idle_us=told.get("idle (us)"),
+        lateness_us=stored["lateness (us)"],
+        idle_us=stored["idle (us)"],
         unique=name in identity["unique"],
-        partitions=told.get("partitions", 1),
+        partitions=stored["partitions"],
         arrival=None if arrival is None else _arrival(arrival),
         partitioned=arrival is not None and arrival.endswith("in each partition"),
-        closes=told.get("closes"),
-        forwarded=tuple(told.get("forwarded", ())),
+        closes=stored["closes"],
+        forwarded=tuple(stored["forwarded"]),
     )
 
 
@@ -123,44 +112,3 @@ def _arrival(text: str) -> Arrival:
     """
     slack = int(re.findall(r"slack=(\d+)", text)[0])
     return Clustered(slack) if text.startswith("Clustered") else Ordered("descending=True" in text, slack)
-
-
-def _schemas_from_runs(identity: dict[str, Any], stored: list[pa.Schema]) -> list[pa.Schema]:
-    """The columns of each input, where only its runs and the texts of the key's types tell."""
-    texts = identity["key types"]
-    keys = next(
-        (
-            list(each)[first : first + len(texts)]
-            for each in stored
-            if (first := each.get_field_index("k0")) >= 0
-        ),
-        None,
-    )
-    keys = keys or [pa.field(f"k{i}", _type(text)) for i, text in enumerate(texts)]
-    found = []
-    for name in identity["inputs"]:
-        head = [
-            pa.field("h", pa.int64()),
-            *([pa.field("t", pa.int64())] if name in identity["times"] else []),
-        ]
-        payload = identity["columns"][name][len(texts) :]
-        whole = [*(field.name for field in (*head, *keys)), *(f"p{i}" for i in range(len(payload)))]
-        types = [column.partition(": ")[2] for column in payload]
-        same = (
-            each
-            for each in stored
-            if each.names == whole and [str(dtype) for dtype in each.types[-len(types) :]] == types
-        )
-        no_rows = pa.schema([*head, *keys, *(pa.field(f"p{i}", pa.null()) for i in range(len(payload)))])
-        found.append(next(same, no_rows))
-    return found
-
-
-def _type(text: str) -> pa.DataType:
-    try:
-        return _ALIASES.get(text) or pa.type_for_alias(text)
-    except ValueError:
-        raise StateFormatError(
-            f"this state is of an older version and says of its key only that it is a {text}; "
-            "run its query for one batch with this version, then read it again"
-        ) from None

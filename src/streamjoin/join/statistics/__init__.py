@@ -1,1 +1,1 @@
-"""What a join measures while it works: selectivities, lifetimes, forecasts, the constraint monitor."""
+"""Statistics that a join measures while it runs: selectivities, lifetimes, forecasts, constraints."""

@@ -1,11 +1,11 @@
-"""What the cost model needs, measured while the join runs, and the forecast that follows from it.
+"""Forecast: the inputs of the cost model, measured while the join runs, and the state size that they predict.
 
 For input i: rows per unit of time, how long its tuples stay needed (`lifetimes`), and when its window
 or ttl ends their stay at the latest. The clock is event time where every input has one, else the number
 of rows that have come. Forecasts are made for a term in advance: the terms are 1, 2, 4, … steps up to
 `TERM`, and all that is predicted in a term follows from what was measured before it, less and less the
-longer ago. What is held does not enter into the prediction of tuples, only the bytes that a row took;
-remembered promises go on as they did from one term to the next.
+longer ago. The state size does not enter into the prediction of tuples, only the bytes that a row took;
+closed keys go on growing as they did from one term to the next.
 
 Worked number: 1,000 rows a second whose share still needed falls evenly from 1 at age 0 to 0 at 10 s,
 with a window of 4 s: 1,000 x (4 - 4 x 4 / 20) = 3,200 tuples, from 4 s after the start on.
@@ -19,7 +19,8 @@ from typing import Any
 
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.statistics.lifetimes import Life, Lives
-from streamjoin.join.watermarks import NO_WATERMARK, OwnWatermarks
+from streamjoin.join.watermarks import NO_WATERMARK, Watermarks
+from streamjoin.state.component import StateComponent
 
 TERM = 8  # steps, at most, for which a forecast is made
 _SCALE = 1e9  # rates are shown as rows per so many units of the clock
@@ -43,7 +44,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Expected:
-    """What one input is expected to do: its rate, lives and stay, and the bytes of a tuple held."""
+    """What one input is expected to do: its rate, lives and stay, and the bytes of a stored tuple."""
 
     rate: float
     life: Life
@@ -51,8 +52,8 @@ class Expected:
     row_bytes: float = 0.0
 
     def rows(self, elapsed: float) -> float:
-        """Tuples held when so much time has passed since the start."""
-        return self.rate * self.life.held(min(self.stay, elapsed))
+        """Tuples stored when so much time has passed since the start."""
+        return self.rate * self.life.stored(min(self.stay, elapsed))
 
     def to_json(self) -> list[Any]:
         stay = None if self.stay == float("inf") else self.stay
@@ -66,7 +67,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Size:
-    """What is held of one input: live tuples, and the bytes of their runs."""
+    """State size of one input: live tuples, and the bytes of their runs."""
 
     rows: int
     nbytes: int
@@ -74,7 +75,7 @@ class Size:
 
 @dataclass
 class Memory:
-    """Remembered promises and their bytes at the end of the last term, and how they grew by the clock."""
+    """Closed keys and their bytes at the end of the last term, and how they grew by the clock."""
 
     at: float = 0.0
     closed_keys: int = 0
@@ -90,15 +91,17 @@ class Memory:
             clock, closed_keys, nbytes, (closed_keys - self.closed_keys) / span, (nbytes - self.nbytes) / span
         )
 
-    def promises_at(self, clock: float) -> float:
+    def closed_keys_at(self, clock: float) -> float:
         return max(0.0, self.closed_keys + self.growth * (clock - self.at))
 
     def bytes_at(self, clock: float) -> float:
         return max(0.0, self.nbytes + self.growth_bytes * (clock - self.at))
 
 
-class Calibration:
+class Calibration(StateComponent):
     """Measures one join, or one bucket of it, and predicts what it will hold."""
+
+    name = "calibration"
 
     def __init__(self, spec: JoinSpec) -> None:
         self.spec = spec
@@ -112,7 +115,7 @@ class Calibration:
         self.steps = 0
         self._due = 1
         self._new_rows = [0] * count
-        # faded sums over the steps: rows, time passed, and how far progress lagged behind the clock
+        # faded sums over the steps: rows, time passed, and how far watermarks lagged behind the clock
         self._rows = [0.0] * count
         self._passed = 0.0
         self._lag = [0.0] * count
@@ -123,10 +126,10 @@ class Calibration:
         self._new_rows[i] += len(hashes)
         self.lives[i].came(hashes, stored)
 
-    def tick(self, own_watermarks: OwnWatermarks, watermarks: Sequence[int], earliest: float | None) -> bool:
+    def tick(self, watermarks: Watermarks, earliest: float | None) -> bool:
         """A step ends, whose first row had the time `earliest`; whether a term ends with it."""
         self.steps += 1
-        clock = self._now(own_watermarks)
+        clock = self._now(watermarks)
         if self.begin is None:
             first = earliest if self.timed else 0.0
             if clock is None or first is None:  # nothing with a time has come yet
@@ -141,18 +144,19 @@ class Calibration:
         for i, lives in enumerate(self.lives):
             self._rows[i] += self._new_rows[i]
             self._new_rows[i] = 0
-            if self.timed and watermarks[i] > NO_WATERMARK and not own_watermarks.ended[i]:
-                self._lag[i] += clock - watermarks[i]
+            reached = watermarks.current[i]
+            if self.timed and reached > NO_WATERMARK and not watermarks.ended[i]:
+                self._lag[i] += clock - reached
                 self._lags[i] += 1
             lives.tick(clock, self._stay(i))
         return self.steps >= self._due
 
-    def _now(self, own_watermarks: OwnWatermarks) -> float | None:
+    def _now(self, watermarks: Watermarks) -> float | None:
         if not self.timed:
             return self.clock + sum(self._new_rows)
         times = [
             own + one.lateness_us
-            for own, one in zip(own_watermarks.own, self.spec.inputs, strict=True)
+            for own, one in zip(watermarks.own, self.spec.inputs, strict=True)
             if own > NO_WATERMARK
         ]
         return float(max(times)) if times else None
@@ -195,14 +199,14 @@ class Calibration:
         return 0.0 if self.begin is None else self.clock - self.begin
 
     def predicted(self) -> list[float]:
-        """Tuples of each input that the model expects to be held now; nothing before the first term ends."""
+        """Tuples of each input that the model expects now; none before the first term ends."""
         if self.expected is None:
             return [0.0] * len(self.lives)
         return [one.rows(self._elapsed) for one in self.expected]
 
     def predicted_closed_keys(self) -> float:
-        """Remembered promises that are expected now."""
-        return 0.0 if self.expected is None else self.memory.promises_at(self.clock)
+        """Closed keys that are expected now."""
+        return 0.0 if self.expected is None else self.memory.closed_keys_at(self.clock)
 
     def predicted_bytes(self) -> float:
         """Bytes of all state that the model expects now."""
@@ -238,14 +242,14 @@ class Calibration:
             "sums": [self._rows, self._passed, self._lag, self._lags],
         }
 
-    @classmethod
-    def from_json(cls, spec: JoinSpec, saved: dict[str, Any]) -> Calibration:
-        found = cls(spec)
-        found.lives = [Lives.from_json(each) for each in saved["lives"]]
-        found.begin, found.clock = saved["begin"], saved["clock"]
-        found.steps, found._due = saved["steps"]
-        if saved["expected"] is not None:
-            found.expected = [Expected.from_json(each) for each in saved["expected"]]
-        found.memory = Memory(**saved["memory"])
-        found._rows, found._passed, found._lag, found._lags = saved["sums"]
-        return found
+    def restore(self, part: Any) -> None:
+        self.lives = [Lives.from_json(each) for each in part["lives"]]
+        self.begin, self.clock = part["begin"], part["clock"]
+        self.steps, self._due = part["steps"]
+        if part["expected"] is not None:
+            self.expected = [Expected.from_json(each) for each in part["expected"]]
+        self.memory = Memory(**part["memory"])
+        self._rows, self._passed, self._lag, self._lags = part["sums"]
+
+    def merge(self, parts: Sequence[Any]) -> None:
+        """Forecasts of other buckets begin again."""

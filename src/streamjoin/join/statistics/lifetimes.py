@@ -1,13 +1,13 @@
-"""How long tuples stay needed: survival curves, and a sample of live tuples that finds them out.
+"""Tuple lifetimes: survival curves of tuples, estimated from a sample of live ones.
 
 A tuple is born at the end of the batch in which it came and dies at the end of the batch in which the
-promises of all other inputs let it go; so its life is the time between, and zero where it was not even
-stored. By Little's law the tuples held at the end of a batch are then, on average,
+punctuations of all other inputs purge it; so its life is the time between, and zero where it was not even
+stored. By Little's law the tuples stored at the end of a batch are then, on average,
 
     rows per second x the integral of the share still needed, over ages from 0 to the window's end.
 
 Worked number: 1,000 rows a second, half of them needed for 4 s and the others dropped on arrival, are
-1,000 x 0.5 x 4 = 2,000 tuples held; with a window of 3 s 1,500.
+1,000 x 0.5 x 4 = 2,000 tuples stored; with a window of 3 s 1,500.
 
 `Lives` follows a few rows of each batch and keeps a life table by age (bins 9 % wide), so tuples that
 are still alive, or left by their window, count for the ages that they reached (Kaplan and Meier).
@@ -40,7 +40,7 @@ class Life:
     """`shares[j]` of the tuples that came are still needed at `ages[j]`; linear between, then constant.
 
     >>> half_for_4_seconds = Life(np.array([0.0, 4.0, 4.0]), np.array([0.5, 0.5, 0.0]))
-    >>> half_for_4_seconds.held(10.0), half_for_4_seconds.held(3.0)
+    >>> half_for_4_seconds.stored(10.0), half_for_4_seconds.stored(3.0)
     (2.0, 1.5)
     """
 
@@ -49,12 +49,12 @@ class Life:
 
     @classmethod
     def endless(cls) -> Life:
-        """Nothing is ever let go of."""
+        """Nothing is ever evicted."""
         return cls(np.zeros(1), np.ones(1))
 
     @classmethod
     def of_sample(cls, residuals: Floats) -> Life:
-        """From lives of equal weight; not above zero: never held, infinite: for ever."""
+        """From lives of equal weight; not above zero: never stored, infinite: for ever."""
         lasting = np.sort(residuals[(residuals > 0) & np.isfinite(residuals)])
         total, forever = max(len(residuals), 1), int(np.isinf(residuals).sum())
         alive = (len(lasting) - np.arange(len(lasting) + 1) + forever) / total
@@ -64,14 +64,14 @@ class Life:
 
     @property
     def lasting(self) -> float:
-        """The share that nothing seems to let go of: it has long been the same, though others went."""
+        """The share that nothing seems to evict: it has long been the same, though others went."""
         last = float(self.shares[-1])
         before = float(np.interp(self.ages[-1] / 4, self.ages, self.shares))
         went = float(self.shares[0]) - last
         return last if before - last <= 0.1 * last and went > 0.1 * self.shares[0] else 0.0
 
-    def held(self, stay: float) -> float:
-        """Tuples held for each tuple a unit of time, where all leave at the age `stay`."""
+    def stored(self, stay: float) -> float:
+        """Tuples stored for each tuple a unit of time, where all leave at the age `stay`."""
         inside = self.ages < stay
         ages = np.append(self.ages[inside], min(stay, max(self.ages[-1], 0.0)))
         end = np.interp(ages[-1], self.ages, self.shares)
@@ -110,7 +110,7 @@ class Lives:
         self._skip = 0
 
     def came(self, hashes: Ints, stored: Mask) -> None:
-        """Rows of this step; those not stored were never held."""
+        """Rows of this step; those not stored have no life."""
         self._came += len(hashes)
         if self._skip >= len(hashes):
             self._skip -= len(hashes)
@@ -125,8 +125,8 @@ class Lives:
         self.weight = np.concatenate([self.weight, np.full(len(kept), float(self._every))])
         self.dying = np.concatenate([self.dying, np.zeros(len(kept), np.bool_)])
 
-    def gone(self, hashes: Ints, chosen: Mask | None = None) -> None:
-        """All tuples of the (chosen) keys, ascending by hash, are let go of in this step."""
+    def evicted(self, hashes: Ints, chosen: Mask | None = None) -> None:
+        """All tuples of the (chosen) keys, ascending by hash, are evicted in this step."""
         if len(hashes) == 0 or len(self.hash) == 0:
             return
         place = np.minimum(np.searchsorted(hashes, self.hash), len(hashes) - 1)

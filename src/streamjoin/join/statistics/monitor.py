@@ -1,4 +1,4 @@
-"""The constraint monitor: what the live data keeps of what was declared, and what it would keep beside.
+"""Constraint monitor: which declared constraints the live data satisfies, and which others it would.
 
 It looks at samples, so that it costs little. Of each input: the keys with the smallest hashes, with
 how often each has come (a uniform sample of the distinct keys, however many there are); and at the
@@ -11,12 +11,17 @@ What is seen is advice, not a fact about the future: a constraint is only ever d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from functools import reduce
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints
 from streamjoin.state.closed_ranges import codes
+from streamjoin.state.component import HashRange, StateComponent
 
 SAMPLED_KEYS = 256
 LOOKED_AT = 512  # rows of a table whose order is looked at, at most
@@ -77,10 +82,11 @@ def _scatter(keys: Ints) -> int:
     return int(between.max()) - 1 if len(between) else 0
 
 
-class Monitor:
+class Monitor(StateComponent):
     """What has been seen of one input, in one bucket."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        self.name, self.input = f"monitor {number}", number
         self.keys = _EMPTY  # the smallest hashes, ascending
         self.counts = _EMPTY  # the rows of each
         self.order = Order()
@@ -116,12 +122,26 @@ class Monitor:
     def to_json(self) -> list[list[int]]:
         return [self.keys.tolist(), self.counts.tolist(), list(astuple(self.order))]
 
-    @classmethod
-    def from_json(cls, saved: list[list[int]]) -> Monitor:
-        monitor = cls()
-        monitor.keys, monitor.counts = (np.array(values, np.int64) for values in saved[:2])
-        monitor.order = Order(*saved[2])
-        return monitor
+    def restore(self, part: Any) -> None:
+        self.keys, self.counts = (np.array(values, np.int64) for values in part[:2])
+        self.order = Order(*part[2])
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """The samples of all buckets, which follow each other in hash order."""
+        keys, counts, orders = zip(*parts, strict=True)
+        order = reduce(Order.and_then, [Order(*each) for each in orders])
+        return [list(chain(*keys)), list(chain(*counts)), list(astuple(order))]
+
+    def split(self, whole: Any, hashes: HashRange) -> Any:
+        """A range beyond an old sample begins with an empty one: its keys are seen from now on."""
+        keys, counts, order = whole
+        here = hashes.slice_of(np.array(keys, np.int64))
+        order = order if hashes.of_first_bucket else list(astuple(Order()))
+        return [keys[here][:SAMPLED_KEYS], counts[here][:SAMPLED_KEYS], order]
+
+    def digest(self, whole: Any) -> Any:
+        """Samples may differ: they are advice."""
+        return whole[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from streamjoin.columnar.batch import Ints
+from streamjoin.state.component import StateComponent
 
 MOST_INPUTS = 6
 SAMPLE = 512  # keys that say enough
@@ -29,8 +30,10 @@ _FADE = 0.95  # what a batch leaves of the batches before it
 _NOTHING: frozenset[int] = frozenset()
 
 
-class Selectivities:
+class Selectivities(StateComponent):
     """How often tuples of each set of inputs had a common key lately."""
+
+    name = "selectivities"
 
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs
@@ -127,9 +130,9 @@ class Selectivities:
     def to_json(self) -> list[list[Any]]:
         return [[sorted(inputs), self._matched[inputs], tried] for inputs, tried in self._tried.items()]
 
-    @classmethod
-    def from_json(cls, inputs: int, saved: Sequence[Sequence[Any]]) -> Selectivities:
-        found = cls(inputs)
-        for chosen, matched, tried in saved:
-            found._add(frozenset(chosen), matched, tried)
-        return found
+    def restore(self, part: Any) -> None:
+        for chosen, matched, tried in part:
+            self._add(frozenset(chosen), matched, tried)
+
+    def merge(self, parts: Sequence[Any]) -> None:
+        """Other buckets measure anew."""

@@ -1,4 +1,4 @@
-"""Stream scheduling: which input gives the next rows of a batch, and how many.
+"""Driver strategy (stream scheduling): which input gives the next rows of a batch, and how many.
 
 MJoin section 4.1: random and alternating treat inputs alike; priority-driven scheduling reads the
 unique or smaller input first, so that the other's rows find their partner and need not be stored.
@@ -6,7 +6,7 @@ Section 5.4: with clustered arrival, a cluster is followed to its end.
 
 The paper on the adaptive driver, section 3.2: a buffer (an input's rows of this batch) is worked through
 before the next, which one first by what its rows are expected to give; the adaptive driver by what the
-whole batch is expected to cost. Worked number: buffers of 100 and 10 rows, 1,000 tuples held of each input,
+whole batch is expected to cost. Worked number: buffers of 100 and 10 rows, 1,000 tuples stored of each input,
 one of 1,000 pairs matches: equation 1 expects 100 and 10 results, so `initial_output` takes the first.
 What a policy needs and nobody has measured yet is not guessed: it is each input's turn as declared.
 """
@@ -14,13 +14,47 @@ What a policy needs and nobody has measured yet is not guessed: it is each input
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, Protocol
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.join.strategies.protocols import Driver, Queue
+
+
+class Queue(Protocol):
+    """What a driver may know of an input and its unprocessed rows in this batch."""
+
+    @property
+    def input(self) -> int: ...
+    @property
+    def rows_left(self) -> int: ...
+    @property
+    def unique(self) -> bool: ...
+    @property
+    def live_rows(self) -> int: ...
+    @property
+    def cluster_left(self) -> int: ...
+    @property
+    def next_time_us(self) -> int | None: ...
+    def rows_until(self, time_us: int | None) -> int: ...
+    @property
+    def results_per_row(self) -> float | None: ...
+    @property
+    def expected_output(self) -> float | None: ...
+    def expected_lookups(self, rows: float, added: Mapping[int, float]) -> float: ...
+
+
+class Driver(Protocol):
+    """Chooses the next input among those with something left, and how many rows it may give.
+
+    One with a method `for_batch(queues)` is asked at the beginning of each batch for the driver of that
+    batch. One with `needs_selectivities` is reported while none are known.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]: ...
 
 
 def check_quota(quota: Any) -> None:

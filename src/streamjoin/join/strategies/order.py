@@ -1,7 +1,7 @@
-"""Tuple scheduling: which rows of an input's turn come first (MJoin section 4.2).
+"""Order strategy (tuple scheduling): which rows of an input's turn come first (MJoin section 4.2).
 
-Value-oriented scheduling is for keys that another input has already promised: what is left of
-them is joined first, so that they finish and are announced early, and the other rows of the turn
+Value-oriented scheduling is for keys that a punctuation has already closed on another input: the rest of
+their rows is joined first, so that they finish and are propagated early, and the other rows of the turn
 wait. The pool of waiting rows is empty again when the turn passes to another input, so at the end
 of a batch nothing waits.
 """
@@ -10,8 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamjoin.columnar.batch import Mask
+
+
+class TupleOrder(Protocol):
+    """Which rows of a turn come first, given which keys other inputs wait for; None: as they came."""
+
+    @property
+    def name(self) -> str: ...
+    def urgent(self, awaited: Callable[[], Mask]) -> Mask | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,7 @@ class Sequential:
 
 @dataclass(frozen=True, slots=True)
 class ValueOriented:
-    """Rows whose key another input has promised first, while there are any; the others wait."""
+    """Rows whose key is closed on another input first, while there are any; the others wait."""
 
     name: str = "value_oriented"
 

@@ -1,4 +1,4 @@
-"""Probe sequences: in which order the rows of a driver visit the other inputs.
+"""Probe strategy: in which order the rows of a driver visit the other inputs.
 
 A row is done when one of the others has nothing of its key; so the one that most likely ends the search,
 or leaves the fewest partial results, is visited first.
@@ -8,8 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamjoin.join.statistics.selectivity import Selectivities
+
+
+class ProbeSequence(Protocol):
+    """The order in which a driver's rows visit the other inputs, given the live rows of all inputs and
+    what was measured.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def sequence(
+        self, driver: int, others: Sequence[int], live_rows: Sequence[int], measured: Selectivities
+    ) -> list[int]: ...
 
 
 @dataclass(frozen=True, slots=True)

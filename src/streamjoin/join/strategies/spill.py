@@ -1,20 +1,20 @@
-"""How much of a join's state may be in memory, and what happens to the rest (XJoin's three stages).
+"""Spill strategy: how much of a join's state may be in memory, and when the rest is joined (XJoin's stages).
 
     stage         joins                                          when
-    in memory     arriving rows with what is in memory           as they arrive
-    memory-disk   what came since with runs that left memory     the inputs are blocked
-    cleanup       whatever pairs are still owed                  the inputs have ended
+    in memory     arriving rows with the runs in memory          as they arrive
+    memory-disk   rows that came since with spilled runs         the inputs are blocked
+    cleanup       whatever matches are still deferred            the inputs have ended
 
 With `defer` the second and third wait as in the paper: results come as soon as memory alone can
 give them, the others when nothing else is to be done. Without it all stages of a batch finish
-inside it: arriving rows visit the runs in memory first, then each of the others in turn.
+inside it: arriving rows probe the runs in memory first, then each spilled one in turn.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from streamjoin.errors import InvalidJoin
 from streamjoin.state.memory import FLUSH
@@ -22,6 +22,21 @@ from streamjoin.state.memory import FLUSH
 SMALLEST_SHARE = 1 << 20  # bytes of a bucket: below, runs are so small that their number costs more
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+class Spill(Protocol):
+    """How much of the state may be in memory, which runs are spilled first, and whether
+    matches with them are deferred.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limit_bytes(self) -> int | None: ...
+    @property
+    def flush(self) -> str: ...
+    @property
+    def defer(self) -> bool: ...
 
 
 def size_bytes(given: Any, *, what: str = "memory") -> int:
@@ -53,8 +68,8 @@ class KeepInMemory:
 class SpillAbove:
     """At most `limit` of the state in memory, divided over the buckets.
 
-    `flush`: which runs leave first, the "largest" or the "oldest". `defer`: whether pairs with rows
-    outside memory may wait until the inputs are blocked (in local runs of inner joins).
+    `flush`: which runs are spilled first, the "largest" or the "oldest". `defer`: whether matches with
+    spilled rows may wait until the inputs are blocked (in local runs of inner joins).
     """
 
     limit_bytes: int

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.join.persistence.inspect import JoinHeld, held
-from streamjoin.join.persistence.rebucket import unknown_sides
+from streamjoin.join.persistence.inspect import InspectedState, inspect
+from streamjoin.join.persistence.rebucket import unknown_runs
 from streamjoin.plan.enrich.state_report import EnrichSize, EnrichState
 from streamjoin.plan.state_report import JoinState
 from streamjoin.spark.checkpoint.reader import Checkpoint, StoredEnrich, StoredJoin, stored_joins
@@ -38,11 +38,11 @@ def _state(stored: StoredJoin | StoredEnrich) -> JoinState | EnrichState:
     if isinstance(stored, StoredEnrich):
         held_by = {number: EnrichSize.of(manifest) for number, manifest in stored.manifests.items()}
         return EnrichState(stored.operator.number, stored.identity, held_by)
-    buckets: dict[int, JoinHeld] = {}
+    buckets: dict[int, InspectedState] = {}
     watermarks: tuple[int, ...] = ()
     for number, manifest in stored.manifests.items():
         opened = stored.open(number)
-        found, more = held(opened), unknown_sides(stored.spec, [manifest])
+        found, more = inspect(opened), unknown_runs(stored.spec, [manifest])
         buckets[number] = replace(found, other_rows={**found.other_rows, **more})
         watermarks = tuple(opened.watermarks)
     return JoinState(stored.operator.number, stored.spec, watermarks, buckets, stored.guard.facts)

@@ -31,10 +31,9 @@ from streamjoin.join.spec import JoinSpec
 from streamjoin.spark.exchange import GUARD, bucket_labels
 from streamjoin.spark.frame import COMPACTION_FANOUT, RUN_BYTES
 from streamjoin.spark.state_store import MANIFEST, STATE
-from streamjoin.state.codec import RUN, decode, decode_batch
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.sorted_runs import CompactionPolicy
-from streamjoin.state.stores import Values
+from streamjoin.state.stores import InMemoryRuns
 
 STATE_STORE = "spark.sql.streaming.stateStore."
 _OURS = (
@@ -151,7 +150,7 @@ class StoredJoin:
         """One bucket with its rows, mapped from the files."""
         manifest = replace(self.manifests[bucket], identity=self.spec.identity())
         folder = self.folder / str(self.labels[bucket])
-        runs = Values({name: _mapped(folder / name) for name in manifest.run_names()})
+        runs = InMemoryRuns({name: _mapped(folder / name) for name in manifest.run_names()})
         return restore(self.spec, manifest, runs)
 
 
@@ -198,14 +197,8 @@ def _stored_join(
     if guard.identity.get("kind") == KIND:
         return StoredEnrich(operator, guard.identity, manifests)
     compaction = CompactionPolicy(fanout=COMPACTION_FANOUT, run_bytes=RUN_BYTES)
-    spec = read_spec(guard.identity, guard.facts, _run_schemas(folder), compaction)
+    spec = read_spec(guard.identity, guard.facts, compaction)
     return StoredJoin(operator, folder, spec, guard, labels, manifests)
-
-
-def _run_schemas(folder: Path) -> Iterator[pa.Schema]:
-    for path in folder.glob("*/*"):
-        if path.name != MANIFEST:
-            yield decode_batch(decode(RUN, _mapped(path), check=False)[1][0]).schema
 
 
 def _mapped(path: Path) -> pa.Buffer:

@@ -154,7 +154,8 @@ class Rebucketing:
         labels = bucket_labels(self.buckets)
         new = rebucketed(stored.spec, manifests, open_bucket, self.buckets)
         for bucket, join in enumerate(new):
-            say(f"{stored.spec.name}: bucket {bucket + 1} of {self.buckets}, {join.held().rows:,} tuples")
+            tuples = join.state_size().rows
+            say(f"{stored.spec.name}: bucket {bucket + 1} of {self.buckets}, {tuples:,} tuples")
             here = folder / str(labels[bucket])
             here.mkdir(parents=True)
             manifest = _store_in(here, join)

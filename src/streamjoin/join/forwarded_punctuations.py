@@ -1,17 +1,17 @@
-"""Promises of an input about columns that a later operator joins on, on their way there.
+"""Forwarded punctuations: those of an input about columns that a later operator joins on.
 
-Of b(x, y) in an operator on x, `<*, 7>` closes no key. But once the operator holds no tuple of b with y = 7,
-no result with y = 7 follows, and the operator that joins y may be told. Until then the promise waits here.
-Worked case: b holds (1, 7) and (2, 8) when `<*, 7>` and `<*, 9>` come: 9 goes on at once, 7 when x = 1 lets
-(1, 7) go.
+Of b(x, y) in an operator on x, `<*, 7>` closes no key. But once the operator stores no tuple of b with y = 7,
+no result with y = 7 follows, and the punctuation is forwarded to the operator that joins y. Until then it
+waits here. Worked case: b has (1, 7) and (2, 8) stored when `<*, 7>` and `<*, 9>` come: 9 is forwarded at
+once, 7 when (1, 7) is evicted.
 
-A promise is a row over the input's key columns and its `forwarded` ones; null is a wildcard. It is kept if it
-names just the columns of a later key, and so is a single key there, which is forgotten in time. Where several
-partitions of a source, or several buckets of a lower operator, each speak for themselves, it counts when
-all have made it; who made it is the last column.
+A punctuation is a row over the input's key columns and its `forwarded` ones; null is a wildcard. It is stored
+if it names just the columns of a later key: it is then a single key there, which is forgotten in time. Where
+several partitions of a source, or several buckets of a lower operator, each send their own, it counts when
+all have sent it; the sender is the last column.
 
-Cost: a look goes over the live tuples of the input once. It is taken when promises have come, or when ones
-wait and tuples have left since.
+Cost: a check goes over the live tuples of the input once. It is made when punctuations have come, or when
+some wait and tuples were evicted since.
 """
 
 from __future__ import annotations
@@ -26,31 +26,54 @@ from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
 from streamjoin.columnar.keys import canonical, hash_keys, valid
 from streamjoin.join.partial_punctuations import first_of_each
 from streamjoin.join.spec import InputSpec
+from streamjoin.state.codec import decode_run, encode_run
+from streamjoin.state.component import Contents, Holds, StateComponent, refuse
 from streamjoin.state.run import Run, match
 from streamjoin.state.sorted_runs import SortedRuns
 
 
 def punctuation_rows(columns: Sequence[Any], by: Ints) -> pa.RecordBatch:
-    """Promises as they come in: a column for each that may be named, and who made them."""
+    """Punctuations as they come in: a column for each that may be named, and the sender of each."""
     names = [*(f"c{i}" for i in range(len(columns))), "by"]
     return pa.RecordBatch.from_arrays([*columns, pa.array(by, pa.int64())], names)
 
 
-class ForwardedPunctuations:
-    """Promises of one input that wait until no tuple they speak of is held; each by whoever made it once."""
+class ForwardedPunctuations(StateComponent):
+    """Punctuations of one input that wait until no tuple they match is stored; each once by sender."""
 
-    def __init__(self, spec: InputSpec) -> None:
+    holds: Holds = "punctuations"
+
+    def __init__(self, spec: InputSpec, number: int = 0) -> None:
+        self.name, self.input = f"forwarded_punctuations {number}", number
         self._spec = spec
         types = (*spec.layout.key_types, *(spec.layout.payload_types[n] for n in spec.forwarded))
         self.layout = Layout(types, payload_types=(pa.int64(),))
         self.rows = self.layout.empty()
-        self._seen_gone: int | None = None  # tuples that had left at the last look; None: look again
+        self._checked_at: int | None = None  # evicted tuples at the last check; None: check again
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def state_rows(self) -> int:
+        return len(self)
+
+    def contents(self) -> Iterator[Contents]:
+        if len(self):
+            yield Contents("forwarded punctuations", len(self))
+
+    def to_json(self) -> Any:
+        return encode_run(self.rows).hex() if len(self) else None
+
+    def restore(self, part: Any) -> None:
+        self.rows = decode_run(bytes.fromhex(part), self.layout)
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Only of a join that feeds another, which counts the buckets, so their number stays."""
+        refuse(self.name)
+
     def add(self, punctuated: pa.RecordBatch | None) -> None:
-        """Promises that have come; those that are no later key are not kept."""
+        """Punctuations that have come; those that are no later key are not stored."""
         if punctuated is None or not self._spec.forwarded:
             return
         *columns, by = punctuated.columns
@@ -62,32 +85,35 @@ class ForwardedPunctuations:
         new = self.layout.batch([pa.array(hash_keys(columns)), *columns, by]).where(useful)
         together = concat(self.layout, [self.rows, new]).sorted()
         first = first_of_each(together.groups.of_rows(), together.payload[0].to_numpy())
-        self.rows, self._seen_gone = together.take(first), None
+        self.rows, self._checked_at = together.take(first), None
 
-    def take(self, side: SortedRuns, gone: int) -> list[Any] | None:
-        """The promises that may go on now, a column for each that may be named; they wait no longer."""
-        if len(self.rows) == 0 or gone == self._seen_gone:
+    def take(self, side: SortedRuns, evicted: int) -> list[Any] | None:
+        """The punctuations to forward now, a column for each that may be named; they wait no longer.
+
+        `evicted`: how many tuples of the input were evicted so far.
+        """
+        if len(self.rows) == 0 or evicted == self._checked_at:
             return None
-        self._seen_gone = gone
+        self._checked_at = evicted
         closed_keys = self.rows.take(self.rows.groups.start)
         free = self.rows.groups.count >= self._spec.partitions
         for named, some in _alike(closed_keys.keys, np.flatnonzero(free)):
-            free[some] = ~self._held(side, named, [closed_keys.keys[n].take(pa.array(some)) for n in named])
+            free[some] = ~self._stored(side, named, [closed_keys.keys[n].take(pa.array(some)) for n in named])
         if not free.any():
             return None
         self.rows = self.rows.where(~free[self.rows.groups.of_rows()])
         return list(closed_keys.where(free).keys)
 
-    def _held(self, side: SortedRuns, named: Sequence[int], values: list[Any]) -> Mask:
+    def _stored(self, side: SortedRuns, named: Sequence[int], values: list[Any]) -> Mask:
         """Which of the values of the named columns a live tuple has."""
         layout = Layout(tuple(column.type for column in values))
         asked = layout.batch([pa.array(hash_keys(values)), *values])
         order = asked.sort_order()
         by_value, found = asked.take(order), np.zeros(len(asked), np.bool_)
         for run in side.runs:
-            held = _projected(run, [self._column(run.batch, n) for n in named], layout)
-            if len(held):
-                found[match(by_value, Run("held", held)).probe] = True
+            rows = _projected(run, [self._column(run.batch, n) for n in named], layout)
+            if len(rows):
+                found[match(by_value, Run("projected", rows)).probe] = True
         answer: Mask = np.zeros(len(asked), np.bool_)
         answer[order] = found[by_value.groups.of_rows()]
         return answer
