@@ -29,7 +29,7 @@ from lab.experiment import Claim, Experiment, Progress, Result, Statement
 from lab.generators.patterns import PATTERN_SCHEMA, StreamPattern, punctuated
 from lab.throughput import Data, measured, rate
 from streamjoin.api.join import join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.errors import InvariantBroken
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState

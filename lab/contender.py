@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamjoin.api.join import join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.plan.bounds import UnboundedState
 from streamjoin.spark.session import session
 

@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 from lab.binary import Ints, local, one_to_many, streams
 from lab.generators import patterns
 from streamjoin.api.join import join, stream
-from streamjoin.declare.stream import Arrival, clustered, marked, ordered
+from streamjoin.declare.arrival import Arrival, clustered, ordered
+from streamjoin.declare.marked import marked
 from streamjoin.demo.auction import auction_join, batch_join
 from streamjoin.demo.generators.auction import AuctionStreams
 from streamjoin.demo.generators.news import NewsStreams

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamjoin.declare.stream import Duration, duration_us
+from streamjoin.declare.durations import Duration, duration_us
 from streamjoin.errors import InvalidJoin
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lab.experiment import Claim, Statement
 from streamjoin.api.join import join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
 from streamjoin.errors import InvariantBroken
 from streamjoin.join.strategies.driver import Driver, Queue

@@ -28,7 +28,7 @@ from lab.experiment import Claim, Statement
 from lab.generators.patterns import PATTERN_SCHEMA
 from lab.papers.driver_runs import OneByOne
 from streamjoin.api.join import join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.errors import InvariantBroken
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from streamjoin.api.join import join, stream
 from streamjoin.columnar.batch import Ints
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.errors import InvariantBroken
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState

@@ -6,7 +6,11 @@ numpy, pandas and pyarrow; Spark, the command line and pictures are extras, load
 
 from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import Joined, join, session, stream
-from streamjoin.declare.stream import closing, clustered, control, marked, ordered
+from streamjoin.declare.arrival import clustered, ordered
+from streamjoin.declare.closing import closing
+from streamjoin.declare.control import control
+from streamjoin.declare.marked import marked
+from streamjoin.declare.punctuation_source import ClosingRows, Condition, PunctuationSource
 from streamjoin.enrich.tables.postgresql import postgresql
 from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
@@ -47,6 +51,8 @@ __all__ = [
     "ANY",
     "Adaptive",
     "BadInput",
+    "ClosingRows",
+    "Condition",
     "ConsumptionRate",
     "EmptyTable",
     "EnrichRun",
@@ -62,6 +68,7 @@ __all__ = [
     "OutputRate",
     "Priority",
     "Punctuation",
+    "PunctuationSource",
     "PunctuationViolated",
     "PurgeEvery",
     "PurgeImmediately",

@@ -7,7 +7,11 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.declare.stream import Closing, Clustered, Control, Marked, Ordered, duration_us
+from streamjoin.declare.arrival import Clustered, Ordered
+from streamjoin.declare.closing import Closing
+from streamjoin.declare.control import Control
+from streamjoin.declare.durations import duration_us
+from streamjoin.declare.marked import Marked
 from tests.tables import schema
 
 COLUMNS = schema("sno title:str at:time is_end:bool part:str offset price:float")

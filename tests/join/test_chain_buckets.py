@@ -88,7 +88,7 @@ class Chain:
 
     def __init__(self, joined: sj.Joined, below: int, above: int, rng: Random) -> None:
         ab = joined.plan.streams[0]
-        self.below = Buckets(ab.inner.plan, below, rng, {})
+        self.below = Buckets(ab.upstream.plan, below, rng, {})
         self.above = Buckets(joined.plan, above, rng, {0: below})
 
     def step(self, below: dict[int, list[Arrivals]], c: list[Arrivals]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Promises of a control source wait until their input's event time is past theirs, and then act."""
+"""Punctuations of a control source wait until their input's event time is past theirs, and then act."""
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +32,11 @@ def controlled(columns=ONE, *, on="k y t:time", **declared):
 # ---------------------------------------------------------------- when it acts
 
 
-def test_a_promise_acts_strictly_after_its_time(story):
+def test_a_punctuation_acts_strictly_after_its_time(story):
     run = story(controlled())
     run.push("news", "k x\n1 10\n2 20")
     assert run.control("access", "k over\n1 50") == NOTHING
-    assert run.state().closed_keys == 3  # two news seen, one promise that waits
+    assert run.state().closed_keys == 3  # two news seen, one punctuation that waits
     run.push("access", "k y t\n1 1 49")
     run.push("access", "k y t\n2 2 50")  # P = 50 is not past 50
     assert (run.held()["news"], run.punctuations(), run.state().closed_keys) == (2, [], 3)
@@ -54,7 +54,7 @@ def test_rows_of_the_batch_in_which_time_passes_are_no_violations(story):
     assert run.punctuations() == ["<1>"]
 
 
-def test_lateness_holds_a_promise_back(story):
+def test_lateness_holds_a_punctuation_back(story):
     run = story(controlled(lateness="10 seconds"))
     run.push("news", "k x\n1 10")
     run.control("access", "k over\n1 50")
@@ -64,7 +64,7 @@ def test_lateness_holds_a_promise_back(story):
     assert run.punctuations() == ["<1>"]
 
 
-def test_a_promise_for_a_time_that_is_past_acts_in_its_own_batch(story):
+def test_a_punctuation_for_a_time_that_is_past_acts_in_its_own_batch(story):
     run = story(controlled())
     run.push("news", "k x\n1 10\n2 20\n3 30")
     run.push("access", "k y t\n9 0 100")
@@ -74,11 +74,11 @@ def test_a_promise_for_a_time_that_is_past_acts_in_its_own_batch(story):
     assert run.punctuations() == ["<3>"]
     run.advance("access", 101)
     assert run.punctuations() == ["<2>"]
-    run.advance("access", 102)  # 3 was over for all: its second promise went with it
+    run.advance("access", 102)  # 3 was over for all: its second punctuation went with it
     assert (run.punctuations(), run.state().closed_keys) == ([], 0)
 
 
-def test_a_row_after_its_promise_has_acted_is_a_violation(story):
+def test_a_row_after_its_punctuation_has_acted_is_a_violation(story):
     run = story(controlled())
     run.control("access", "k over\n1 50")
     run.push("access", "k y t\n1 1 60")  # nothing waits for it: news 1 may come
@@ -87,7 +87,7 @@ def test_a_row_after_its_promise_has_acted_is_a_violation(story):
     assert run.violations() == [("access", "after_punctuation", 1, 2, 61)]
 
 
-def test_promises_act_in_any_order_of_their_coming(story):
+def test_punctuations_act_in_any_order_of_their_coming(story):
     run = story(controlled())
     run.push("news", "k x\n1 10\n2 20\n3 30\n4 40")
     run.control("access", "k over\n3 30\n1 10")
@@ -114,7 +114,7 @@ def test_all_that_waits_is_due_when_its_input_ends(story):
 
 @unbounded_is_meant
 def test_an_input_that_ends_lets_an_idle_one_go_on_in_the_same_batch(story):
-    """b is idle behind a and c; c ends by its control, so that b's promise is due at once."""
+    """b is idle behind a and c; c ends by its control, so that b's punctuation is due at once."""
     timed = {"time": "t", "lateness": "0 seconds"}
     a = stream("a", "k x t:time", **timed)
     b = stream("b", "k y t:time", idle="5 seconds", punctuation=sj.control(ONE, time="over"), **timed)
@@ -154,7 +154,7 @@ def test_a_range_has_both_its_ends_and_null_is_none(story):
     run = story(controlled(RANGE))
     run.push("news", "k x\n1 1\n2 2\n3 3\n4 4\n5 5")
     run.control("access", "k_from k_to over\n2 3 10\n5 5 10\n9 1 10\n- 1 20")
-    assert run.state().closed_keys == 5 + 3  # the crossed one promises nothing
+    assert run.state().closed_keys == 5 + 3  # the crossed one punctuations nothing
     run.advance("access", 10)
     assert run.punctuations() == []
     run.advance("access", 11)
@@ -229,7 +229,7 @@ def test_what_waits_survives_a_stop():
         assert (each.punctuations(), each.state().rows["news"]) == (["<2>", "<3>"], 0)
 
 
-def test_waiting_promises_are_counted_in_bytes():
+def test_waiting_punctuations_are_counted_in_bytes():
     run = Story(controlled())
     before = run.state().nbytes
     run.control("access", "k over\n1 10\n2 20")
@@ -263,7 +263,7 @@ def test_only_what_is_due_is_touched():
 # ---------------------------------------------------------------- the way to a bucket
 
 
-def test_promises_travel_to_their_buckets_and_patterns_to_all():
+def test_punctuations_travel_to_their_buckets_and_patterns_to_all():
     layout = Layout((pa.int64(),), timed=True, payload_types=(pa.string(),))
     keys = pa.array(range(100))
     hashes = hash_keys([keys])

@@ -1,4 +1,4 @@
-"""What comes in beside plain rows: marked and closing rows, their order, promises of several partitions."""
+"""Beside plain rows: marked and closing rows, their order, punctuations of several partitions."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ def marked(columns="k x end:bool", b="k y", **more):
 # ---------------------------------------------------------------- marked
 
 
-def test_a_marked_row_is_a_promise_and_no_data(story):
+def test_a_marked_row_is_a_punctuation_and_no_data(story):
     run = story(marked())
     run.push("b", "k y\n1 100\n2 200")
     assert run.push("a", "k x end\n1 10 false\n2 0 true") == [(1, 10, 100)]
@@ -78,7 +78,7 @@ def test_a_mark_speaks_for_its_own_key_only(story):
     assert run.violations() == []
 
 
-def test_a_promise_acts_between_the_rows_of_a_batch():
+def test_a_punctuation_acts_between_the_rows_of_a_batch():
     """One row at a time: b's row of key 1 comes when a is closed for it already."""
 
     def told(sequence):
@@ -181,7 +181,7 @@ def test_partitions_may_speak_in_one_batch(story):
 
 
 def test_a_wildcard_of_one_partition_is_a_wildcard_of_that_partition_only(story):
-    """The other partition has promised nothing yet (design section 4: counted when n have made it)."""
+    """The other partition has sent no punctuation yet: it counts when all have."""
     run = story(parted(null_is_wildcard=True))
     run.push("b", "k y\n1 100")
     run.push("a", "k x end part o\n- 0 true p 1")
@@ -193,7 +193,7 @@ def test_a_wildcard_of_one_partition_is_a_wildcard_of_that_partition_only(story)
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
-def test_a_promise_of_the_whole_input_counts_at_once(story):
+def test_a_punctuation_of_the_whole_input_counts_at_once(story):
     run = story(parted())
     run.punctuate("a", k=1)
     assert run.punctuations() == ["<1>"]

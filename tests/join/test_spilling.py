@@ -60,11 +60,11 @@ def test_another_flush_is_refused():
 
 
 def test_the_plan_says_what_happens():
-    assert "memory: 64 MB, the largest runs leave first (what left memory is read run by run" in str(
+    assert "memory: 64 MB, the largest runs are spilled first (spilled runs are read one by one" in str(
         sj.join(NEWS, ACCESS, memory="64 MB").explain()
     )
     lazy = sj.join(NEWS, ACCESS, memory=sj.SpillAbove("64 MB", flush="oldest", defer=True))
-    assert "the oldest runs leave first (what left memory is joined when inputs are blocked" in lazy.explain()
+    assert "oldest runs are spilled first (spilled runs are joined when inputs are blocked" in lazy.explain()
 
 
 # ---------------------------------------------------------------- ten times the limit

@@ -341,7 +341,7 @@ def test_violations_of_every_level_are_told_by_stream(way):
     run.punctuate("ab", k=1)  # a promise about results, which the next one breaks
     assert run.push("b", "k y\n1 6") == NOTHING
     assert run.violations() == [("a", "after_punctuation", 1, 11), ("ab", "after_punctuation", 1, 10, 6)]
-    assert run.run.advice()[0].startswith("a: 1 rows came after a promise")
+    assert run.run.advice()[0].startswith("a: 1 rows came after a punctuation")
 
 
 def test_a_refused_step_leaves_no_trace():
@@ -397,17 +397,17 @@ def test_the_same_results_twice_under_other_names():
 
 def test_explain_shows_the_lower_join_and_what_bounds_the_upper():
     text = chain().explain()
-    assert "  ab: result of join lower; keys end by its punctuations" in text
+    assert "  ab: result of join lower; keys are closed by its punctuations" in text
     provided = "provided every key of c appears in an input of join lower"
-    assert f"its tuples go by punctuations of join lower, {provided}" in text
+    assert f"its tuples are purged by punctuations of join lower, {provided}" in text
     assert "\nab is the result of\n  lower: a ⋈ b\n    inner join on a.k = b.k" in text
     assert "NOT BOUNDED" not in text
 
     other = sj.join(sj.stream(lower(), name="ab", key="y"), marked("c", "y z"), name="upper")
-    assert "ab: result of join lower, whose punctuations are of another key: only its end" in other.explain()
+    assert "ab: result of join lower, whose punctuations are on another key: only its end" in other.explain()
     assert "c: NOT BOUNDED" in other.explain()
     silent = chain(lower(propagate=False)).explain()
-    assert "ab: result of join lower, which announces no keys: only its end" in silent
+    assert "ab: result of join lower, which propagates no punctuations: only its end" in silent
     assert "c: NOT BOUNDED" in silent
 
 
@@ -417,7 +417,7 @@ def test_a_join_whose_inputs_close_no_keys_bounds_nothing_above():
         name="lower",
     )
     text = chain(windowed).explain()
-    assert "passed on, but nothing declared of its inputs finishes keys" in text
+    assert "propagates punctuations, but nothing declared of its inputs finishes keys" in text
     assert "c: NOT BOUNDED" in text
     with pytest.warns(sj.UnboundedState, match="c: declare"):
         chain(windowed).local()

@@ -17,7 +17,7 @@ def input_(name, **declared):
 
 
 def verdicts(*streams):
-    """(tuples bounded, promises bounded) by input."""
+    """(tuples bounded, closed keys bounded) by input."""
     return {bound.stream: (bound.tuples, bound.closed_keys) for bound in check(streams)}
 
 
@@ -52,14 +52,14 @@ def test_a_window_bounds_its_own_tuples_only():
     [MARKED, CONTROL, {"unique": True}, {"arrival": sj.clustered()}, {"arrival": sj.ordered(slack=3)}],
 )
 def test_what_closes_one_input_bounds_the_tuples_of_the_other(closes):
-    """… but its promises are remembered as long as the other stays open."""
+    """… but its closed keys are remembered as long as the other stays open."""
     assert verdicts(input_("a", **closes), input_("b")) == {"a": (False, False), "b": (True, True)}
 
 
-def test_promises_of_a_control_stream_wait_for_its_event_time():
+def test_punctuations_of_a_control_stream_wait_for_its_event_time():
     (bound, _) = check([input_("a", **CONTROL), input_("b", **MARKED)])
     assert (bound.tuples, bound.closed_keys) == (True, True)
-    assert any("remembered until event time on a is past theirs" in reason for reason in bound.reasons)
+    assert any("are state until the watermark of a passes their time" in reason for reason in bound.reasons)
 
 
 def test_both_inputs_close_their_keys():
@@ -76,7 +76,7 @@ def test_a_bounded_window_join_still_remembers_the_keys_of_a_unique_input():
     bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
     assert [(bound.tuples, bound.closed_keys) for bound in bounds] == [(True, False), (True, True)]
     assert bounds[0].reasons[-1] == (
-        "what a promises is remembered until b closes the key too, which nothing declares"
+        "closed keys of a are remembered until b closes them too, which nothing declares"
     )
 
 
@@ -85,27 +85,27 @@ def test_orphans_are_named():
     bounds = check([input_("auction", unique=True), input_("bid", **MARKED)])
     assert "provided every key of bid appears in auction" in " ".join(bounds[1].reasons)
     assert "appears" not in " ".join(bounds[0].reasons)
-    assert bounds[0].why[0].says == "its tuples go by punctuations of bid (rows marked end)"
-    assert bounds[0].why[0].provided == "every key of auction is promised there"
+    assert bounds[0].why[0].says == "its tuples are purged by punctuations of bid (rows marked end)"
+    assert bounds[0].why[0].provided == "every key of auction is punctuated there"
 
 
 def test_a_key_that_has_no_cluster_stays_too():
     (_, bound) = check([input_("line", arrival=sj.clustered()), input_("order")])
     assert bound.reasons == (
-        "its tuples go by clustered arrival of line, provided every key of order appears in line",
+        "its tuples are purged by clustered arrival of line, provided every key of order appears in line",
     )
 
 
 def test_the_slowest_partition_holds_an_order_back():
     partitioned = stream("a", "k p o", arrival=sj.ordered(), sequence=["p", "o"])
     (reason,) = check([partitioned, input_("b")])[1].reasons
-    assert reason.startswith("its tuples go by ordered arrival of a, provided every partition of a goes on")
+    assert reason.startswith("its tuples are purged by ordered arrival of a, provided every partition of a ")
     assert "a: ordered arrival in each partition, slack 0" in sj.join(partitioned, input_("b")).explain()
 
 
 def test_a_window_holds_provided_time_moves_on_the_others():
     (bound, *_) = check([input_("a", **WINDOW), input_("b", **TIMED), input_("c", **TIMED)])
-    assert bound.reasons == ("its window of 10 s lets tuples go, provided event time moves on b and c",)
+    assert bound.reasons == ("its window of 10 s evicts tuples, provided event time moves on b and c",)
 
 
 def test_advice_names_the_input_to_declare_it_on_and_the_most_useful_first():
@@ -127,8 +127,8 @@ def test_no_warning_where_all_is_bounded():
     assert warning_text(check([input_("news", unique=True), input_("access", **MARKED)])) is None
 
 
-def test_a_warning_where_only_the_memory_of_promises_grows():
-    """That is state too (design section 4, memory of promises): never let it grow unsaid."""
+def test_a_warning_where_only_the_closed_keys_grow():
+    """Closed keys are state too: it never grows without a warning."""
     bounds = check([input_("a", **WINDOW, unique=True), input_("b", **WINDOW)])
     text = warning_text(bounds)
     assert text is not None
@@ -141,7 +141,7 @@ def test_explain_shows_verdict_reasons_and_advice():
     assert "to bound it, declare punctuation=, arrival= or unique=True on access" in told
     assert "access: bounded" in told
     told = sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW)).explain()
-    assert "a: tuples bounded, memory of promises not" in told
+    assert "a: tuples bounded, closed keys not" in told
 
 
 # ---------------------------------------------------------------- a ttl, and strict
@@ -151,7 +151,7 @@ def test_a_ttl_bounds_by_loss():
     bound = check([input_("a", **TIMED, ttl="2 hours"), input_("b")])[0]
     assert (bound.tuples, bound.closed_keys, bound.advice) == (True, True, ())
     assert bound.loses == "tuples older than 2 h, whatever they could still join (counted as a_expired)"
-    assert bound.reasons == ("its ttl of 2 h lets tuples go, provided event time moves on a",)
+    assert bound.reasons == ("its ttl of 2 h evicts tuples, provided event time moves on a",)
 
 
 def test_a_ttl_that_should_never_act():
@@ -166,7 +166,7 @@ def test_a_ttl_shorter_than_the_window_loses_tuples():
     assert bound.loses is not None
 
 
-def test_a_ttl_does_not_bound_the_memory_of_promises():
+def test_a_ttl_does_not_bound_the_closed_keys():
     assert verdicts(input_("a", **TIMED, ttl="2 hours", unique=True), input_("b"))["a"] == (True, False)
 
 
@@ -182,6 +182,6 @@ def test_strict_refuses_what_nothing_bounds():
         sj.join(*streams, strict="yes")
 
 
-def test_strict_refuses_promises_that_are_remembered_for_ever():
+def test_strict_refuses_closed_keys_that_are_remembered_for_ever():
     with pytest.raises(sj.InvalidJoin, match="so that closed keys of a are forgotten"):
         sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW), strict=True)

@@ -71,7 +71,7 @@ def test_every_other_input_must_have_closed():
     assert found == {"a": 80, "b": 80, "c": 40}
 
 
-def test_keys_that_are_never_promised_grow_with_time():
+def test_keys_that_are_never_punctuated_grow_with_time():
     joined = sj.join(input_("a", unique=True), input_("b", **MARKED))
     rate = sj.Rate(10, 10, open_for="60 seconds", punctuated=0.75)
     for after, hours in (("1 hour", 1), ("10 hours", 10)):
@@ -90,7 +90,7 @@ def test_purging_in_batches_keeps_tuples_longer_and_not_at_all_for_ever():
     rates = {"a": 10.0, "b": sj.Rate(10, open_for="0 seconds", punctuation_delay="60 seconds")}
     inputs = input_("a", unique=True), input_("b", **MARKED)
     assert rows(sj.join(*inputs), **rates)["a"] == 600
-    batched = sj.join(*inputs, purge=sj.PurgeEvery(1000))  # 20 keys a second are promised: 25 s on average
+    batched = sj.join(*inputs, purge=sj.PurgeEvery(1000))  # 20 keys a second are punctuated: 25 s on average
     assert rows(batched, **rates)["a"] == 850
     assert rows(sj.join(*inputs, purge=sj.PurgeEvery(1000, when_idle=True)), **rates)["a"] == 600
     assert rows(sj.join(*inputs, purge="none"), "1 hour", **rates)["a"] == 36_000
@@ -179,11 +179,11 @@ def test_explain_tells_what_will_be_held():
     joined = sj.join(*(input_(name, **TIMED, **MARKED, window="30 seconds") for name in "ab"))
     rate = sj.Rate(100, 10, open_for="20 seconds", punctuation_delay="1 minute")
     told = joined.explain(rates={"a": rate, "b": rate}, after="2 hours")
-    assert "What it will hold, 2 h after its start, at the given rates\n" in told
+    assert "Predicted state, 2 h after its start, at the given rates\n" in told
     assert "  a: 3,000 tuples (each needed for 30 s on average)" in told
     assert "equation 1 of the PWJoin paper says 0 tuples" in told
     assert "  together: 6,000 tuples, " in told
-    assert "What it will hold" not in joined.explain()
+    assert "Predicted state" not in joined.explain()
     endless = sj.join(input_("a"), input_("b")).explain(rates={"a": 1, "b": 1})
     assert "  a: 86,400 tuples (and growing)" in endless
     assert "equation 1" not in endless
@@ -199,7 +199,10 @@ def test_explain_as_json_says_the_same():
     assert (news["tuples_bounded"], access["tuples_bounded"]) == (False, True)
     assert news["to_bound_it"][0].startswith("punctuation=")
     assert access["because"] == [
-        {"says": "its tuples go by the unique key of news", "provided": "every key of access appears in news"}
+        {
+            "says": "its tuples are purged by the unique key of news",
+            "provided": "every key of access appears in news",
+        }
     ]
     assert found["predicted"]["after_s"] == 3600
     assert found["predicted"]["inputs"][0]["rows"] == 3600

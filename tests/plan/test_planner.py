@@ -107,7 +107,7 @@ def controlled(dtype, **columns):
     ],
 )
 def test_control_columns_that_fit_the_key(dtype, columns):
-    assert "keys end by the control stream of access" in controlled(dtype, **columns).explain()
+    assert "keys are closed by the control stream of access" in controlled(dtype, **columns).explain()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_control_columns_that_fit_the_key(dtype, columns):
         (
             pa.struct([("a", pa.int64())]),
             {"k_from": pa.struct([("a", pa.int64())]), "k_to": pa.struct([("a", pa.int64())])},
-            "which has no order, so a range from 'k_from' to 'k_to' has no meaning; promise by values in a",
+            "which has no order, so a range from 'k_from' to 'k_to' has no meaning; close values in a",
         ),
         (
             pa.int64(),
@@ -143,7 +143,7 @@ def test_control_columns_that_contradict_the_key_are_refused(dtype, columns, say
         controlled(dtype, **columns)
 
 
-def test_arrival_in_one_partition_and_promises_of_several_contradict_each_other():
+def test_arrival_in_one_partition_and_punctuations_of_several_contradict_each_other():
     a = stream(
         "a",
         "k x end:bool p:str o",
@@ -288,6 +288,6 @@ def test_explain_tells_the_plan():
     assert told.startswith("trade: a ⋈ b ⋈ c\n  inner join on a.k = b.k = c.k (int64), goal memory\n")
     assert "  a: one tuple per key; window 10 s; lateness 0 s\n" in told
     assert "  b: lateness 0 s; idle after 60 s; clustered arrival, slack 2\n" in told
-    assert "  c: lateness 5 s; keys end by closing rows of c\n" in told
+    assert "  c: lateness 5 s; keys are closed by closing rows of c\n" in told
     assert "driver: priority (the unique input first" in told
     assert "nothing was declared" in sj.join(NEWS, ACCESS).explain()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamjoin.columnar import hash_index
 from streamjoin.columnar.window import span_of
-from streamjoin.join import admission, arrival_order, intake, probe
+from streamjoin.join import admission, arrival_order, intake, probe, row_intake
 from streamjoin.join import deferred as deferral
 from streamjoin.join import operator as stream_join
 from streamjoin.join.arrival_order import ClusterFollower, OrderFollower
@@ -482,7 +482,7 @@ def rows_after_their_own_punctuation_are_admitted() -> Any:
 
 @bug
 def null_keys_match() -> Any:
-    return patch.object(intake, "valid", lambda keys: np.ones(len(keys[0]), np.bool_))
+    return patch.object(row_intake, "valid", lambda keys: np.ones(len(keys[0]), np.bool_))
 
 
 @bug
@@ -518,7 +518,7 @@ def ages_do_not_grow_between_batches() -> Any:
 @bug
 def other_partitions_let_keys_grow_old() -> Any:
     def passed(self: Any, partition: Any) -> Any:
-        return np.full(len(partition), sum(track.size for track in self.tracks))
+        return np.full(len(partition), sum(one.size for one in self.summaries))
 
     return patch.object(arrival_order._Shares, "passed", passed)
 

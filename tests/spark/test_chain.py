@@ -263,7 +263,7 @@ def test_a_range_acts_when_every_bucket_below_has_finished_it(spark: SparkSessio
 def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> None:
     joined = ranged_chain(spark, tmp_path)
     ab, c = joined.plan.streams
-    hasty = sj.join(replace(ab, inner=replace(ab.inner, buckets=1)), c, name="upper", buckets=3)
+    hasty = sj.join(replace(ab, upstream=replace(ab.upstream, buckets=1)), c, name="upper", buckets=3)
     found = run(hasty, tmp_path / "checkpoint")
     assert found.rows == []
     assert [row._reason for row in found.violations] == ["after_punctuation"]

@@ -12,8 +12,9 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.columnar.keys import canonical
+from streamjoin.columnar.types import orderable
 from streamjoin.punctuation import Range, between
-from streamjoin.state.closed_ranges import ClosedRanges, orderable
+from streamjoin.state.closed_ranges import ClosedRanges
 
 NAN, INF = float("nan"), float("inf")
 at = datetime.fromisoformat

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from streamjoin.declare.stream import Duration, Stream, column_names, duration_us
+from streamjoin.declare.durations import Duration, duration_us
+from streamjoin.declare.stream import Stream, column_names
 from streamjoin.declare.table import How, Table
 from streamjoin.enrich.segments import StagedVersion
 from streamjoin.enrich.tables.files import table_source

@@ -14,23 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from streamjoin.api.enrich import Enriched
-from streamjoin.declare.stream import (
-    Arrival,
-    Control,
-    Duration,
-    Inner,
-    OnViolation,
-    PunctuationSource,
-    Stream,
-    column_names,
-    duration_us,
-)
+from streamjoin.declare.arrival import Arrival
+from streamjoin.declare.control import Control
+from streamjoin.declare.durations import Duration, duration_us
+from streamjoin.declare.punctuation_source import PunctuationSource
+from streamjoin.declare.stream import OnViolation, Stream, column_names
 from streamjoin.declare.table import Table
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.local.chain import run_class
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.advice import advice
-from streamjoin.plan.chain import inner_of
+from streamjoin.plan.chain import upstream_of
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.graph.order import plan_edges
@@ -89,18 +84,18 @@ def stream(
     def micros(what: str, value: Duration | None) -> int | None:
         return None if value is None else duration_us(value, what=f"stream {name!r}: {what}")
 
-    inner = None
+    upstream = None
     if isinstance(source, Joined):
         declared = {"punctuation": punctuation, "arrival": arrival, "sequence": sequence}
-        inner, frame = source._as_input(name, column_names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
+        upstream, frame = source._as_input(name, column_names(key, f"stream {name!r}: key"), declared)  # noqa: SLF001
         schema = source.plan.spec.emits
     else:
         schema, frame = _schema_and_frame(source, name)
     lateness_us = micros("lateness", lateness)
     if frame is not None and frame.isStreaming and (time is None or lateness_us is None):
         time, lateness_us = _from_watermark(frame, time, lateness_us)
-    if isinstance(punctuation, Control):
-        punctuation = _with_schema(punctuation, name, on_spark=frame is not None)
+    if isinstance(punctuation, PunctuationSource) and punctuation.control is not None:
+        punctuation = _with_schema(punctuation.control, name, on_spark=frame is not None)
     return Stream(
         name,
         schema,
@@ -116,7 +111,7 @@ def stream(
         punctuation,
         on_violation,
         micros("ttl", ttl),
-        inner=inner,
+        upstream=upstream,
         source=frame,
     )
 
@@ -222,7 +217,7 @@ def _refuse_tables(inputs: Sequence[Any]) -> None:
         )
 
 
-def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:
+def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[UpstreamJoin, Any]:
     """The results of a lower operator as an input of the next one."""
     declared = {"punctuation": None, "arrival": None, "sequence": None}
     return Joined(plan)._as_input(plan.options.name, key, declared)  # noqa: SLF001
@@ -347,16 +342,18 @@ class Joined:
         sinks = {"rows": rows, "punctuations": punctuations, "violations": violations}
         return write(self._on_spark(), sinks, checkpoint=checkpoint, trigger=trigger)
 
-    def _as_input(self, name: str, key: tuple[str, ...], declared: dict[str, Any]) -> tuple[Inner, Any]:
+    def _as_input(
+        self, name: str, key: tuple[str, ...], declared: dict[str, Any]
+    ) -> tuple[UpstreamJoin, Any]:
         """The declarations that a stream of its results inherits, and on Spark the DataFrame of them."""
         plan = replace(self.plan, spec=replace(self.plan.spec, feeds_join=True))
         if all(stream.source is None for stream in plan.streams):
-            return inner_of(plan, name, key, declared), None
+            return upstream_of(plan, name, key, declared), None
         from streamjoin.spark.chain import forward
 
         wired = Joined(plan)._on_spark()  # noqa: SLF001
-        inner = inner_of(plan, name, key, declared, buckets=wired.spec.buckets)
-        return inner, forward(wired, keys=inner.places is not None)
+        upstream = upstream_of(plan, name, key, declared, buckets=wired.spec.buckets)
+        return upstream, forward(wired, keys=upstream.key_positions is not None)
 
     def _on_spark(self) -> SparkJoin:
         without = [stream.name for stream in self.plan.streams if stream.source is None]

@@ -26,6 +26,11 @@ def plain(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
+def orderable(dtype: pa.DataType) -> bool:
+    """Whether values of this type have an order, so that a range of them has a meaning."""
+    return not (pa.types.is_nested(dtype) or pa.types.is_null(dtype))
+
+
 def common_type(streams: list[str], columns: list[str], types: list[pa.DataType]) -> pa.DataType:
     """The widened type of one key position over all inputs."""
 

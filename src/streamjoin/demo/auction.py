@@ -28,7 +28,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from streamjoin.api.join import Joined, join, stream
-from streamjoin.declare.stream import closing, marked
+from streamjoin.declare.closing import closing
+from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.auction import (
     BID_SCHEMA,
     FIRST_ITEM,

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from streamjoin.api.join import Joined, join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
 from streamjoin.errors import InvariantBroken
 from streamjoin.plan.bounds import UnboundedState

@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from streamjoin.api.join import Joined, join, stream
-from streamjoin.declare.stream import marked
+from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.rooms import DELAYS_US, MINUTE_US, VALUES, RoomStreams, room_schema
 from streamjoin.errors import InvariantBroken
 from streamjoin.plan.bounds import UnboundedState

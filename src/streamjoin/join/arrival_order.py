@@ -1,21 +1,21 @@
-"""Clustered and ordered arrival turned into promises, within each source partition.
+"""Arrival orders as implicit punctuations: which keys clustered or ordered arrival closes, per partition.
 
 Clustered with slack k: after a tuple of key v, v may come back within the next k + 1 tuples of its
 partition; once that many have passed without it, v is closed. Ordered with slack k: a tuple may be
 smaller than one before it in its partition only if it comes within the next k tuples; so a
 partition closes everything below the greatest of all but its last k tuples, and the input what
 every partition seen so far has closed. Worked number, slack 0: keys 3 3 4 close 3, in both cases;
-if a second partition has got to 2, the ordered input closes only what is below 2.
+if the last key of a second partition is 2, the ordered input closes only keys below 2.
 
 The work is split in two, since rows of a partition go to many hash buckets and positions must be
-counted in tuples (offsets may have gaps). The edge (`with_tracks`) sees a share of each partition in
-the order of its offsets: it gives each row its rank in the share, and each partition a `Track`, which
-goes to every bucket. A follower in each bucket's join adds what it carries over: the last few keys
-of the bucket, or the last few values of each partition and the greatest before them. So all buckets
+counted in tuples (offsets may have gaps). The map side (`with_share_summaries`) sees a share of each
+partition in the order of its offsets: it gives each row its rank in the share, and each partition a
+`ShareSummary`, which goes to every bucket. A follower in each bucket's join adds its state: the last few
+keys of the bucket, or the last few values of each partition and the greatest before them. So all buckets
 agree, and cutting a partition into shares or batches changes nothing.
 
-Cost of b rows: sorting them once at the edge and once in the bucket; what is carried is at most
-slack + 1 keys or values per partition.
+Cost of b rows: sorting them once on the map side and once in the bucket; the state is at most slack + 1
+keys or values per partition.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
-from streamjoin.declare.stream import Arrival, Clustered, Ordered
+from streamjoin.declare.arrival import Arrival
 from streamjoin.errors import BadInput
-from streamjoin.join.arrivals import Arrivals, Positions, Track
+from streamjoin.join.arrivals import Arrivals, Positions, ShareSummary
 from streamjoin.punctuation import Range
 from streamjoin.state.closed_keys import KeyPatterns
 from streamjoin.state.closed_ranges import codes
@@ -40,18 +40,18 @@ _LOWEST = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """Rows that came back too late, and what is closed after the batch."""
+    """The punctuations that a batch implies, and its rows that violate earlier ones (`behind`)."""
 
     behind: Mask
     keys: Batch
     patterns: tuple[KeyPatterns, ...]
 
 
-# The edge
+# The map side
 
 
-def with_tracks(arrival: Arrival, arrived: Arrivals, at: Positions) -> Arrivals:
-    """The same rows, each with its rank in its partition's share, and the track of each share.
+def with_share_summaries(arrival: Arrival, arrived: Arrivals, at: Positions) -> Arrivals:
+    """The same rows, each with its rank in its partition's share, and the summary of each share.
 
     Ordered: also which rows are behind what came before them in the share alone.
     """
@@ -63,19 +63,19 @@ def with_tracks(arrival: Arrival, arrived: Arrivals, at: Positions) -> Arrivals:
     count = np.diff(start, append=size)
     rank = np.empty(size, np.int64)
     rank[order] = np.arange(size) - np.repeat(start, count)
-    coded = _ordered_codes(arrived.rows.keys[0], arrival) if isinstance(arrival, Ordered) else None
+    coded = _ordered_codes(arrived.rows.keys[0], arrival) if arrival.closes_ranges else None
     behind: Mask | None = None if coded is None else np.zeros(size, np.bool_)
-    tracks = []
+    summaries = []
     for first, length in zip(start.tolist(), count.tolist(), strict=True):
         rows = order[first : first + length]
         ends = int(at.offset[rows[0]]), int(at.offset[rows[-1]])
-        track = Track(int(partition[first]), *ends, length)
+        summary = ShareSummary(int(partition[first]), *ends, length)
         if coded is not None and behind is not None:
             behind[rows], chosen, widest = _in_share(coded[rows], arrival.slack)
             values = arrived.rows.keys[0].take(pa.array(rows[chosen]))
-            track = replace(track, values=values, widest=widest)
-        tracks.append(track)
-    return replace(arrived, rank=rank, behind=behind, tracks=tuple(tracks))
+            summary = replace(summary, values=values, widest=widest)
+        summaries.append(summary)
+    return replace(arrived, rank=rank, behind=behind, summaries=tuple(summaries))
 
 
 def _by_offset(at: Positions) -> Ints:
@@ -87,7 +87,7 @@ def _by_offset(at: Positions) -> Ints:
     return np.lexsort((offset, partition))
 
 
-def _ordered_codes(values: Any, arrival: Ordered) -> Ints:
+def _ordered_codes(values: Any, arrival: Arrival) -> Ints:
     """Whole numbers in the order of the values; the other way round where the order descends."""
     coded = codes(values)
     if isinstance(coded, list):  # as objects: numpy's own byte strings lose their trailing zeros
@@ -99,9 +99,9 @@ def _ordered_codes(values: Any, arrival: Ordered) -> Ints:
 
 
 def _in_share(coded: Ints, slack: int) -> tuple[Mask, Ints, int]:
-    """One partition's values in their order: who is behind, whom to tell of, how late one came.
+    """One partition's values in their order: which are behind, which go into the summary, the widest slack.
 
-    To tell of: the greatest of all but the last `slack`, then those. Late is counted in places.
+    Into the summary: the greatest of all but the last `slack`, then those. Slack is counted in tuples.
     """
     size = len(coded)
     reach = np.maximum.accumulate(coded)
@@ -119,38 +119,38 @@ def _in_share(coded: Ints, slack: int) -> tuple[Mask, Ints, int]:
 
 
 class _Shares:
-    """The tracks of one batch by partition and offset; each comes after the one before it."""
+    """The share summaries of one batch by partition and offset; each comes after the one before it."""
 
-    def __init__(self, tracks: Sequence[Track], stream: str) -> None:
-        self.tracks = sorted(tracks, key=lambda track: (track.partition, track.first))
-        for one, other in zip(self.tracks, self.tracks[1:], strict=False):
+    def __init__(self, summaries: Sequence[ShareSummary], stream: str) -> None:
+        self.summaries = sorted(summaries, key=lambda summary: (summary.partition, summary.first))
+        for one, other in zip(self.summaries, self.summaries[1:], strict=False):
             if one.partition == other.partition and one.last >= other.first:
                 raise BadInput(
                     f"stream {stream!r}, source partition with hash {one.partition}: offsets {one.first} to "
                     f"{one.last} and {other.first} to {other.last} of one batch came through different "
                     "tasks, so their order of arrival is lost; do not repartition the stream before the join"
                 )
-        self._partition = np.array([track.partition for track in self.tracks], np.int64)
-        self._first = np.array([track.first for track in self.tracks], np.int64)
-        sizes = np.array([track.size for track in self.tracks], np.int64)
+        self._partition = np.array([summary.partition for summary in self.summaries], np.int64)
+        self._first = np.array([summary.first for summary in self.summaries], np.int64)
+        sizes = np.array([summary.size for summary in self.summaries], np.int64)
         self._known, start = np.unique(self._partition, return_index=True)
         self._total = np.add.reduceat(sizes, start) if len(start) else sizes
         before = np.cumsum(sizes) - sizes
         self.before = before - np.repeat(before[start], np.diff(start, append=len(sizes)))
 
     def of_rows(self, at: Positions) -> Ints:
-        """The number of each row's track."""
+        """The number of each row's share."""
         of_partition = np.searchsorted(self._known, at.partition)
-        if len(self._known) == len(self.tracks):
+        if len(self._known) == len(self.summaries):
             return of_partition
-        firsts, width = np.unique(self._first), len(self.tracks) + 1
+        firsts, width = np.unique(self._first), len(self.summaries) + 1
         begins = np.searchsorted(self._known, self._partition) * width
         begins += np.searchsorted(firsts, self._first, side="right")
         stands = of_partition * width + np.searchsorted(firsts, at.offset, side="right")
         return np.searchsorted(begins, stands, side="right") - 1
 
     def passed(self, partition: Ints) -> Ints:
-        """How many tuples each of these partitions has brought now."""
+        """How many tuples of each of these partitions are in the batch."""
         at = np.searchsorted(self._known, partition)
         at = np.minimum(at, len(self._known) - 1)
         return np.where(self._known[at] == partition, self._total[at], 0)
@@ -162,7 +162,7 @@ class ClusterFollower:
     Each with its partition, and the tuples of that partition that have passed since (its age).
     """
 
-    def __init__(self, arrival: Clustered, layout: Layout, stream: str) -> None:
+    def __init__(self, arrival: Arrival, layout: Layout, stream: str) -> None:
         self.slack = arrival.slack
         self.stream = stream
         self.recent = Layout(layout.key_types, payload_types=(pa.int64(), pa.int64())).empty()
@@ -170,9 +170,9 @@ class ClusterFollower:
 
     def follow(self, arrived: Arrivals) -> Implied | None:
         """The next rows of the input; None where there were none, in any bucket."""
-        if not arrived.tracks or arrived.rank is None or arrived.rows_at is None:
+        if not arrived.summaries or arrived.rank is None or arrived.rows_at is None:
             return None
-        shares = _Shares(arrived.tracks, self.stream)
+        shares = _Shares(arrived.summaries, self.stream)
         rows, forwarded = arrived.rows, len(self.recent)
         own_partition, age = (column.to_numpy() for column in self.recent.payload)
         position = np.concatenate([-1 - age, shares.before[shares.of_rows(arrived.rows_at)] + arrived.rank])
@@ -190,7 +190,7 @@ class ClusterFollower:
         between = np.where(same_line, position[1:] - position[:-1] - 1, 0)
         self.widest_slack = max(self.widest_slack, int(between.max(initial=0)))
         reopened = np.concatenate(([False], between > self.slack))[: len(group)]
-        # once a key has come back too late, all its later tuples of this batch are behind too
+        # once a key has come back too late, all its later tuples of this batch are violations too
         after = np.maximum.accumulate(np.where(reopened, np.arange(len(group)), -1))
         late = after >= np.repeat(start, np.diff(start, append=len(group)))
         behind: Mask = np.zeros(len(rows), np.bool_)
@@ -218,7 +218,7 @@ class OrderFollower:
     Where the order descends, smallest stands for greatest in all of this.
     """
 
-    def __init__(self, arrival: Ordered, layout: Layout, stream: str) -> None:
+    def __init__(self, arrival: Arrival, layout: Layout, stream: str) -> None:
         self.arrival = arrival
         self.stream = stream
         self.values = pa.array([], layout.key_types[0])
@@ -227,22 +227,22 @@ class OrderFollower:
 
     def follow(self, arrived: Arrivals) -> Implied | None:
         """The next rows of the input; None where there were none, in any bucket."""
-        if not arrived.tracks or arrived.rank is None or arrived.rows_at is None:
+        if not arrived.summaries or arrived.rank is None or arrived.rows_at is None:
             return None
-        shares = _Shares(arrived.tracks, self.stream)
-        told = [track.values for track in shares.tracks]
-        values = pa.concat_arrays([self.values, *told, arrived.rows.keys[0]])
+        shares = _Shares(arrived.summaries, self.stream)
+        summarized = [summary.values for summary in shares.summaries]
+        values = pa.concat_arrays([self.values, *summarized, arrived.rows.keys[0]])
         coded = _ordered_codes(values, self.arrival)
         closed_before = self._bound(coded)
         bars = []
         at = len(self.values)
-        for track in shares.tracks:
-            line = self.lines.get(track.partition, _NOTHING)
+        for summary in shares.summaries:
+            line = self.lines.get(summary.partition, _NOTHING)
             bars.append(line.bars(coded))
-            new = np.arange(at, at + len(track.values))
-            self.lines[track.partition] = line.followed_by(new, coded, self.arrival.slack)
-            self.widest_slack = max(self.widest_slack, track.widest)
-            at += len(track.values)
+            new = np.arange(at, at + len(summary.values))
+            self.lines[summary.partition] = line.followed_by(new, coded, self.arrival.slack)
+            self.widest_slack = max(self.widest_slack, summary.widest)
+            at += len(summary.values)
         behind = self._behind_carried(coded[at:], shares.of_rows(arrived.rows_at), arrived.rank, bars)
         if arrived.behind is not None:
             behind = behind | arrived.behind
@@ -275,7 +275,7 @@ class OrderFollower:
         return min((limit for limit in limits if limit is not None), key=lambda limit: int(coded[limit]))
 
     def _keep(self, values: Any) -> None:
-        """Let go of all values but those of the lines."""
+        """Drop all values but those of the lines."""
         kept: list[Ints] = []
         at = 0
         for partition, line in self.lines.items():
@@ -314,7 +314,7 @@ class OrderFollower:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What is carried of one partition, as indices of values."""
+    """The state of one partition, as indices of values."""
 
     limit: int | None
     recent: Ints
@@ -330,7 +330,7 @@ class _Line:
         return np.maximum.accumulate(np.concatenate([np.array([limit], np.int64), coded[self.recent]]))
 
     def followed_by(self, new: Ints, coded: Ints, slack: int) -> _Line:
-        """After more values; of a long share only those that a track tells of are needed."""
+        """After more values; of a long share only those of its summary are needed."""
         sequence = np.concatenate([self.recent, new])
         cut = max(len(sequence) - slack, 0)
         settled = np.concatenate([self.limits, sequence[:cut]])
@@ -343,9 +343,9 @@ Follower = ClusterFollower | OrderFollower
 
 
 def follower(arrival: Arrival | None, layout: Layout, stream: str) -> Follower | None:
-    """What follows an input in a join; None where nothing is declared of its order of arrival."""
+    """The tracker of an input in a join; None where no order of arrival is declared."""
     if arrival is None:
         return None
-    if isinstance(arrival, Clustered):
-        return ClusterFollower(arrival, layout, stream)
-    return OrderFollower(arrival, layout, stream)
+    if arrival.closes_ranges:
+        return OrderFollower(arrival, layout, stream)
+    return ClusterFollower(arrival, layout, stream)

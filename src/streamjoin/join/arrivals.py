@@ -1,8 +1,8 @@
-"""What comes in on one input in one batch: rows, promises, and how far event time has got.
+"""Arrivals: what one input brings in one batch: rows, punctuations and its watermark.
 
-Positions say what came before what. They are known only where the input has a sequence, and only
-within one source partition; without them every promise acts after the batch's rows, which is
-always safe.
+Positions order rows and punctuations. They are known only where the input has a sequence, and only
+within one source partition; without them every punctuation acts after the batch's rows, which is
+always correct.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
-    """A share of one source partition in few words, for whoever follows the order of arrival.
+class ShareSummary:
+    """The summary of a share of one source partition, from which arrival orders derive punctuations.
 
     `first` and `last` are offsets, `size` is counted in tuples. Where keys are ordered: `values` are
     the greatest of all but the last `slack` tuples, if there are so many, and then those last ones;
@@ -57,15 +57,15 @@ class Track:
 class Arrivals:
     """One input's share of a batch.
 
-    `rows` and `keys` (promised single keys) have no null keys; `patterns` are promises that are
+    `rows` and `keys` (closed single keys) have no null keys; `patterns` are punctuations that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
-    batch, wherever they went; `unkeyed` are the rows with null keys, where they leave padded;
-    `watermark_us` promises that nothing earlier will come; `scheduled` keys and patterns are promises
-    that wait for a time. `forwarded` promises are of other columns (`join.forwarded`).
+    batch, in every bucket; `unkeyed` are the rows with null keys, where they leave padded;
+    no row earlier than `watermark_us` will come; `scheduled` keys and patterns are punctuations that
+    wait for a time. `forwarded` punctuations are on the key of a later operator.
 
-    Where the order of arrival is declared, `tracks` tell of all rows of the batch, wherever they went;
-    `rank` is each row's place in its track, and rows `behind` break the order: at the edge those that do
-    so within their track, in the join all. Where it is not, `order` is how the first rows stood.
+    Where the order of arrival is declared, `summaries` cover all rows of the batch, in every bucket;
+    `rank` is each row's position in its share, and rows `behind` violate the order: on the map side those
+    that do so within their share, in the join all. Where it is not, `order` describes the first rows.
     """
 
     rows: Batch
@@ -82,7 +82,7 @@ class Arrivals:
     behind: Mask | None = None
     scheduled: Batch | None = None
     scheduled_patterns: tuple[TimedPatterns, ...] = ()
-    tracks: tuple[Track, ...] = ()
+    summaries: tuple[ShareSummary, ...] = ()
     order: Order | None = None
     forwarded: pa.RecordBatch | None = None
 
@@ -96,7 +96,7 @@ class Arrivals:
         return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
 
     def without_punctuations(self) -> Arrivals:
-        """The same for an operator that knows no punctuations; that an input has ended it does know."""
+        """The same for an operator of the papers that ignores punctuations, except the end of an input."""
         ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
         return replace(
             self,
@@ -110,7 +110,7 @@ class Arrivals:
         )
 
     def after_own_punctuation(self) -> Mask:
-        """Rows that stand behind a promise of this same batch that covers them."""
+        """Rows that come after a punctuation of this same batch that covers them."""
         behind: Mask = np.zeros(len(self.rows), np.bool_) if self.behind is None else self.behind
         if self.rows_at is None:
             return behind

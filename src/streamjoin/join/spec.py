@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
-from streamjoin.declare.stream import Arrival, OnViolation
+from streamjoin.declare.arrival import Arrival
+from streamjoin.declare.stream import OnViolation
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.join_type import INNER, JoinType
 from streamjoin.join.predicate import Predicate

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout, concat
-from streamjoin.join.arrivals import Arrivals, Positions, Track
+from streamjoin.join.arrivals import Arrivals, Positions, ShareSummary
 from streamjoin.join.statistics.monitor import Order
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
@@ -100,7 +100,7 @@ def to_bytes(arrivals: Arrivals) -> bytes:
     def put_positions(at: Positions | None) -> int | None:
         return put(None if at is None else np.concatenate([at.partition, at.offset]).tobytes())
 
-    def put_values(tracks: Sequence[Track]) -> int | None:
+    def put_values(tracks: Sequence[ShareSummary]) -> int | None:
         if not tracks or tracks[0].values is None:
             return None
         values = pa.concat_arrays([track.values for track in tracks])
@@ -115,8 +115,8 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "patterns_at": put_positions(arrivals.patterns_at),
         "rank": put(None if arrivals.rank is None else arrivals.rank.tobytes()),
         "behind": put(None if arrivals.behind is None else arrivals.behind.tobytes()),
-        "tracks": [_track_to_json(track) for track in arrivals.tracks],
-        "track_values": put_values(arrivals.tracks),
+        "tracks": [_track_to_json(track) for track in arrivals.summaries],
+        "track_values": put_values(arrivals.summaries),
         "patterns": [Punctuation(patterns).text() for patterns in arrivals.patterns],
         "latest": arrivals.latest_us,
         "own_watermarks": arrivals.watermark_us,
@@ -148,11 +148,11 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
     def array(name: str, dtype: Any) -> Any:
         return None if header[name] is None else np.frombuffer(parts[header[name]], dtype)
 
-    def tracks() -> tuple[Track, ...]:
+    def tracks() -> tuple[ShareSummary, ...]:
         part, at, found = header["track_values"], 0, []
         values = None if part is None else decode_batch(parts[part]).column(0)
         for *numbers, told in header["tracks"]:
-            track = Track(*numbers)
+            track = ShareSummary(*numbers)
             found.append(track if values is None else replace(track, values=values.slice(at, told)))
             at += told
         return tuple(found)
@@ -176,12 +176,12 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         ),
         rank=array("rank", np.int64),
         behind=array("behind", np.bool_),
-        tracks=tracks(),
+        summaries=tracks(),
         forwarded=None if header["forwarded"] is None else decode_batch(parts[header["forwarded"]]),
     )
 
 
-def _track_to_json(track: Track) -> list[int]:
+def _track_to_json(track: ShareSummary) -> list[int]:
     told = 0 if track.values is None else len(track.values)
     return [track.partition, track.first, track.last, track.size, track.widest, told]
 
@@ -208,7 +208,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         scheduled_patterns=tuple(timed for share in shares for timed in share.scheduled_patterns),
         rank=_joined([share.rank for share in shares]),
         behind=_joined([share.behind for share in shares]),
-        tracks=tuple(track for share in shares for track in share.tracks),
+        summaries=tuple(one for share in shares for one in share.summaries),
         forwarded=pa.concat_batches(forwarded) if forwarded else None,
     )
 

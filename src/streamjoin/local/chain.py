@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, concat
 from streamjoin.columnar.keys import cast_by_position, hash_keys
-from streamjoin.declare.stream import Inner
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
@@ -38,7 +38,7 @@ _CHAIN = b"SJLC"
 
 def run_class(plan: Plan) -> type[LocalRun]:
     """The class that runs a plan in this process."""
-    return LocalRun if all(stream.inner is None for stream in plan.streams) else ChainRun
+    return LocalRun if all(stream.upstream is None for stream in plan.streams) else ChainRun
 
 
 class ChainRun(LocalRun):
@@ -58,11 +58,11 @@ class ChainRun(LocalRun):
     """
 
     def __init__(self, plan: Plan, *, snapshot: bytes | None = None, hash_function: Hash = hash_keys) -> None:
-        inner = {i: stream.inner for i, stream in enumerate(plan.streams) if stream.inner is not None}
+        inner = {i: stream.upstream for i, stream in enumerate(plan.streams) if stream.upstream is not None}
         parts: list[Any] = [None] * (1 + len(inner))
         if snapshot is not None:
             parts = [bytes(part) for part in decode(_CHAIN, snapshot)[1]]
-        self._inner: dict[int, Inner] = inner
+        self._inner: dict[int, UpstreamJoin] = inner
         self._below: dict[int, LocalRun] = {
             i: run_class(each.plan)(each.plan, snapshot=part, hash_function=hash_function)
             for (i, each), part in zip(inner.items(), parts[1:], strict=True)
@@ -133,25 +133,25 @@ class ChainRun(LocalRun):
 
     def _propagated(self, i: int, table: pa.Table) -> Arrivals:
         """Results and punctuations of a lower join as arrivals of the input they are."""
-        below, intake, places = self._below[i], self._intakes[i], self._inner[i].places
+        below, intake, key_positions = self._below[i], self._intakes[i], self._inner[i].key_positions
         finished, wide, forwarded = below._finished, below._finished_patterns, below._forwarded
         below._finished, below._finished_patterns, below._forwarded = [], [], []
         found = replace(intake.arrivals(table), watermark_us=below._watermark)
         if forwarded:
             tables = map(_as_table, forwarded)
-            found = intake.told(pa.concat_tables(tables, promote_options="default"), found)
-        if places is None:
+            found = intake.with_propagated(pa.concat_tables(tables, promote_options="default"), found)
+        if key_positions is None:
             everything: KeyPatterns = tuple(ANY for _ in self.plan.spec.key_types)
             ends = [everything for each in wide if is_everything(each)]
             return replace(found, patterns=(*found.patterns, *ends))
         types = self.plan.spec.key_types
         keys = [
             intake.key_batch(
-                [cast_by_position(keys.keys[p], dtype) for p, dtype in zip(places, types, strict=True)]
+                [cast_by_position(keys.keys[p], dtype) for p, dtype in zip(key_positions, types, strict=True)]
             )
             for keys in finished
         ]
-        patterns = tuple(intake.in_key_types([each[place] for place in places]) for each in wide)
+        patterns = tuple(intake.in_key_types([each[place] for place in key_positions]) for each in wide)
         return replace(
             found, keys=concat(found.keys.layout, [found.keys, *keys]), patterns=(*found.patterns, *patterns)
         )

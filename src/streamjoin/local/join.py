@@ -16,11 +16,9 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.declare.stream import Control
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.admission import Violation
 from streamjoin.join.arrivals import Arrivals
-from streamjoin.join.control_intake import ControlIntake
 from streamjoin.join.intake import Hash, Intake
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import (
@@ -33,6 +31,7 @@ from streamjoin.join.outputs import (
 )
 from streamjoin.join.persistence.snapshot import from_bytes, to_bytes
 from streamjoin.join.propagation import punctuations_of
+from streamjoin.join.scheduled_intake import ScheduledIntake
 from streamjoin.plan.advice import advice
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
@@ -109,9 +108,9 @@ class LocalRun:
             for number, (stream, spec) in enumerate(zip(plan.streams, plan.spec.inputs, strict=True))
         ]
         self._controls = {
-            stream.name: ControlIntake(stream, stream.punctuation, spec.layout, hash_function)
+            stream.name: ScheduledIntake(stream, stream.control, spec.layout, hash_function)
             for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
-            if isinstance(stream.punctuation, Control)
+            if stream.control is not None
         }
         self._finished: list[Batch] = []
         self._finished_patterns: list[KeyPatterns] = []  # taken at once by the next join of a chain
@@ -187,7 +186,7 @@ class LocalRun:
         `Punctuation` over all columns, which closes keys only if all others are wildcards.
         """
         i = self._number(stream)
-        keys = self.plan.streams[i].speaks_of
+        keys = self.plan.streams[i].punctuated_columns
         if punctuation is not None:
             given = self._intakes[i].key_patterns(punctuation)
             if given is None:
@@ -199,7 +198,7 @@ class LocalRun:
             )
         else:
             given = [pattern(patterns[name]) for name in keys]
-        return self._process({i: self._intakes[i].said(given)})
+        return self._process({i: self._intakes[i].from_patterns(given)})
 
     def control(self, stream: str, punctuations: pa.Table | pa.RecordBatch) -> pa.Table:
         """Rows of the control source of `stream`; each takes effect when the watermark passes its time."""

@@ -1,22 +1,23 @@
-"""What the constraint monitor has to say: declarations that the data breaks, and some that it would keep;
-and where the state is far from what the cost model expected, why.
+"""Advice from the constraint monitor: declared constraints that the data violates, constraints that it would
+satisfy; and why the state differs from what the cost model predicts, where it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streamjoin.declare.stream import Clustered, Stream, duration_text
+from streamjoin.declare.durations import duration_text
+from streamjoin.declare.stream import Stream
 
-ENOUGH_KEYS = 64  # sampled, before anything is said of them
+ENOUGH_KEYS = 64  # sampled before any advice on them
 ENOUGH_ROWS = 200
-STAYS = 0.05  # a share of the tuples that is worth a word
+STAYS = 0.05  # a share of the tuples that is worth a sentence
 NARROW = 16  # the widest slack that is worth a declaration
 
 _BROKEN = {
     "late": "came later than the declared lateness allows",
     "duplicate_key": "repeat a key that is declared unique",
-    "after_punctuation": "came after a promise that no more of their key would come",
+    "after_punctuation": "came after a punctuation that closed their key",
     "null_time": "have no event time",
 }
 
@@ -51,10 +52,10 @@ def _broken(stream: Stream, figures: Mapping[str, int]) -> list[str]:
     ]
     if stream.arrival is not None:
         widest, slack = figures.get(f"{stream.name}_arrival_slack", 0), stream.arrival.slack
-        kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
         verdict = "kept" if widest <= slack else "broken"
         found.append(
-            f"{stream.name}: {kind} arrival {verdict}, widest slack seen {widest} of {slack} declared"
+            f"{stream.name}: {stream.arrival.name} arrival {verdict}, "
+            f"widest slack seen {widest} of {slack} declared"
         )
     return found
 
@@ -70,7 +71,7 @@ def _kept(stream: Stream, figures: Mapping[str, int]) -> list[str]:
             f"{stream.name}: no key repeats in a sample of {figure('sampled_keys')}; "
             "if that is a rule, declare unique=True"
         )
-    if stream.arrival is not None or stream.inner is not None or figure("ordered_rows") < ENOUGH_ROWS:
+    if stream.arrival is not None or stream.upstream is not None or figure("ordered_rows") < ENOUGH_ROWS:
         return found
     orders = {
         "ordered(slack={})": figure("ascending_slack"),
@@ -89,16 +90,16 @@ def _kept(stream: Stream, figures: Mapping[str, int]) -> list[str]:
 
 
 def _unexpected(name: str, figures: Mapping[str, int], *, timed: bool) -> list[str]:
-    """Why the state of an input is far from what was predicted, and what nothing seems to let go of."""
-    held, predicted, found, rate_then, rate_now, lasting = (
+    """Why the state of an input is far from what was predicted, and which tuples nothing seems to evict."""
+    stored, predicted, found, rate_then, rate_now, lasting = (
         figures.get(f"{name}_{figure}", 0)
         for figure in (
             *("state_rows", "predicted_rows", "refitted_rows"),
             *("predicted_rate", "measured_rate", "unevicted_rate"),
         )
     )
-    told = []
-    if rate_then and rate_now and max(held, predicted) >= ENOUGH_ROWS and _far(held, predicted):
+    sentences = []
+    if rate_then and rate_now and max(stored, predicted) >= ENOUGH_ROWS and _far(stored, predicted):
         causes = []
         if _far(rate_now, rate_then, 1.25):
             causes.append(f"{rate_now / rate_then:.2g} times as many rows come")
@@ -106,16 +107,16 @@ def _unexpected(name: str, figures: Mapping[str, int], *, timed: bool) -> list[s
         if _far(stay_now, stay_then, 1.25):
             now, then = (_span(stay, timed=timed) for stay in (stay_now, stay_then))
             causes.append(f"they stay needed for {now} instead of {then}")
-        told.append(
-            f"{name} holds {held / max(predicted, 1):.2g} times what the model expects "
-            f"({held:,} tuples, {predicted:,} expected): {'; '.join(causes) or 'its rows come in bursts'}"
+        sentences.append(
+            f"{name} holds {stored / max(predicted, 1):.2g} times what the model expects "
+            f"({stored:,} tuples, {predicted:,} expected): {'; '.join(causes) or 'its rows come in bursts'}"
         )
-    if held >= ENOUGH_ROWS and rate_now and lasting >= STAYS * rate_now:
-        told.append(
-            f"{name}: nothing seems to let {100 * lasting / rate_now:.0f} % of its tuples go, while others "
-            "leave; see in explain() what must hold for that, e.g. that every key is promised"
+    if stored >= ENOUGH_ROWS and rate_now and lasting >= STAYS * rate_now:
+        sentences.append(
+            f"{name}: nothing seems to evict {100 * lasting / rate_now:.0f} % of its tuples, while others "
+            "are; explain() lists what must hold for that, e.g. that every key is punctuated"
         )
-    return told
+    return sentences
 
 
 def _far(a: float, b: float, factor: float = 2.0) -> bool:

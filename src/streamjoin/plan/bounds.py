@@ -1,12 +1,12 @@
-"""Is the state bounded? For each input: what lets its tuples and its promises go, under which
-assumption; and where nothing does, which declaration would, the most useful first.
+"""State bounds: for each input, what evicts its tuples and its closed keys, under which assumption;
+and where nothing does, which declaration would, the most useful first.
 
-A tuple of input i can leave when every other input is closed for its key or has passed its
+A tuple of input i can be evicted when every other input has closed its key or has passed its
 window. So its tuples are bounded by a window on i itself, or when every other input has some way
 to close keys; failing both, by a ttl on i, which loses tuples.
 
-Advice is ordered by what it costs: saying how a key ends loses no result, keeps the least and also
-finishes keys; a window changes the question; a ttl loses part of the answer.
+Advice is ordered by what it costs: a way to close keys loses no result, keeps the least state and also
+finishes keys; a window changes the query; a ttl loses results.
 """
 
 from __future__ import annotations
@@ -14,26 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from streamjoin.declare.stream import (
-    Closing,
-    Clustered,
-    Control,
-    Inner,
-    Marked,
-    Ordered,
-    Stream,
-    duration_text,
-)
+from streamjoin.declare.durations import duration_text
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 
 ORDER_OF_ADVICE = (
-    "the most useful first: saying how a key ends keeps every result and lets go earliest, "
-    "a window changes what is asked, a ttl loses results"
+    "the most useful first: closing keys keeps every result and evicts earliest, "
+    "a window changes the query, a ttl loses results"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Something that bounds state or keeps it, and what must hold for that."""
+    """Why state is bounded or not, and the assumption behind it."""
 
     says: str
     provided: str = ""
@@ -46,7 +39,7 @@ class Reason:
 class Bound:
     """Whether one input's state is bounded, why, and what would help if not.
 
-    `loses`: what is lost where only a ttl bounds its tuples, or acts before what else does.
+    `loses`: what is lost where only a ttl bounds its tuples, or acts before anything else.
     """
 
     stream: str
@@ -63,57 +56,40 @@ class Bound:
 
 
 class UnboundedState(UserWarning):
-    """A join was started whose state nothing bounds."""
+    """A join was started whose state is not bounded."""
 
 
 def closes_keys(stream: Stream) -> str | None:
     """What closes keys on this input, in words; None where nothing does."""
-    source = stream.punctuation if stream.uses_punctuations and punctuates_keys(stream) else None
-    if stream.uses_punctuations and (inner := finishing_join(stream)) is not None:
-        passed = f"{inner.passes}, passed on by join {inner.join}"
-        return f"punctuations of join {inner.join}" if inner.passes is None else passed
-    if isinstance(source, Marked):
-        return f"punctuations of {stream.name} (rows marked {source.column})"
-    if isinstance(source, Closing):
-        return f"closing rows of {stream.name}"
-    if isinstance(source, Control):
-        return f"the control stream of {stream.name} (as event time moves on {stream.name})"
-    if isinstance(stream.arrival, Clustered):
-        return f"clustered arrival of {stream.name}"
-    if isinstance(stream.arrival, Ordered):
-        return f"ordered arrival of {stream.name}"
-    if stream.unique:
-        return f"the unique key of {stream.name}"
-    return None
+    if stream.uses_punctuations:
+        if (upstream := finishing_join(stream)) is not None:
+            propagated = f"{upstream.propagates}, propagated by join {upstream.join}"
+            return f"punctuations of join {upstream.join}" if upstream.propagates is None else propagated
+        if stream.punctuation is not None and stream.punctuation.closes_keys(stream):
+            return stream.punctuation.describe(stream)
+    if stream.arrival is not None:
+        return stream.arrival.describe(stream)
+    return f"the unique key of {stream.name}" if stream.unique else None
 
 
-def punctuates_keys(stream: Stream) -> bool:
-    """Whether a promise of this stream can say something of its key; of other columns it says nothing."""
-    source = stream.punctuation
-    by_column = (
-        isinstance(source, Marked) and source.null_is_wildcard and set(stream.key) <= {*stream.speaks_of}
-    )
-    return stream.punctuated is None or by_column
-
-
-def finishing_join(stream: Stream) -> Inner | None:
+def finishing_join(stream: Stream) -> UpstreamJoin | None:
     """The join whose result the stream is, where it closes keys of the stream.
 
-    It finishes keys and has the stream's key, or passes on what its inputs promise of that one.
+    It finishes keys and has the stream's key, or it propagates punctuations of its inputs on that key.
     """
-    inner = stream.inner
-    if inner is None or (inner.passes is None and (inner.places is None or not inner.finishes)):
-        return None
-    return inner
+    upstream = stream.upstream
+    if upstream is None or upstream.propagates is not None:
+        return upstream
+    return upstream if upstream.key_positions is not None and upstream.finishes_keys else None
 
 
 def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
-    """The verdict for every input; where nothing `purges`, promises let no tuple go."""
+    """The verdict for every input; where nothing `purges`, punctuations evict no tuple."""
     if not purges and any(map(closes_keys, streams)):
         stripped = [
             replace(stream, unique=False, arrival=None, uses_punctuations=False) for stream in streams
         ]
-        would = "a purge= that carries promises out, so that what is declared lets tuples go"
+        would = "a purge= that applies punctuations, so that what is declared evicts tuples"
         return [
             bound if bound.tuples else replace(bound, advice=(would, *bound.advice))
             for bound in check(stripped)
@@ -124,7 +100,7 @@ def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
 def _bound(stream: Stream, others: list[Stream]) -> Bound:
     open_ended = [other for other in others if closes_keys(other) is None]
     kept_whole = stream.window_us is not None or not open_ended
-    why = [*_lets_tuples_go(stream, others), *_holds_promises(stream)]
+    why = [*_evicts_tuples(stream, others), *_keeps_punctuations(stream)]
     loses = None
     if stream.ttl_us is not None:
         reason, loses = _ttl(stream, bounded=kept_whole)
@@ -136,7 +112,7 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
         close = "closes" if len(open_ended) == 1 else "close"
         why.append(
             Reason(
-                f"what {stream.name} promises is remembered until {waits} {close} the key too, "
+                f"closed keys of {stream.name} are remembered until {waits} {close} them too, "
                 "which nothing declares"
             )
         )
@@ -153,72 +129,68 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
     return Bound(stream.name, tuples, closed_keys, tuple(why), tuple(advice), loses)
 
 
-def _lets_tuples_go(stream: Stream, others: list[Stream]) -> list[Reason]:
+def _evicts_tuples(stream: Stream, others: list[Stream]) -> list[Reason]:
     found = []
     if stream.window_us is not None:
         found.append(
             Reason(
-                f"its window of {duration_text(stream.window_us)} lets tuples go",
+                f"its window of {duration_text(stream.window_us)} evicts tuples",
                 "event time moves on " + " and ".join(other.name for other in others),
             )
         )
     for other in others:
         way = closes_keys(other)
         if way is not None:
-            found.append(Reason(f"its tuples go by {way}", _assumed(stream, other)))
+            found.append(Reason(f"its tuples are purged by {way}", _assumed(stream, other)))
     return found
 
 
 def _assumed(stream: Stream, other: Stream) -> str:
-    """What must hold for `other` to let tuples of `stream` go."""
+    """What must hold for `other` to purge the tuples of `stream`."""
     source = other.punctuation if other.uses_punctuations else None
     needs = []
-    if other.unique or (source is None and isinstance(other.arrival, Clustered)):
+    by_arrival = None if other.arrival is None else other.arrival.assumes(other)
+    if other.unique or (source is None and other.arrival is not None and not other.arrival.closes_ranges):
         needs.append(f"every key of {stream.name} appears in {other.name}")
-    elif (inner := finishing_join(other)) is not None:
-        where = "is promised there" if inner.passes else f"appears in an input of join {inner.join}"
-        needs.append(f"every key of {stream.name} {where}")
+    elif (upstream := finishing_join(other)) is not None:
+        appears = f"appears in an input of join {upstream.join}"
+        needs.append(
+            f"every key of {stream.name} {'is punctuated there' if upstream.propagates else appears}"
+        )
     elif source is not None:
-        needs.append(f"every key of {stream.name} is promised there")
-    if isinstance(other.arrival, Ordered):
-        where = f"every partition of {other.name}" if len(other.sequence) == 2 else other.name
-        slowest = ": what the slowest has reached counts" if len(other.sequence) == 2 else ""
-        needs.append(f"{where} goes on{slowest}")
+        needs.append(f"every key of {stream.name} is punctuated there")
+    if by_arrival is not None:
+        needs.append(by_arrival)
     return " and ".join(needs)
 
 
-def _holds_promises(stream: Stream) -> list[Reason]:
+def _keeps_punctuations(stream: Stream) -> list[Reason]:
     found = []
     ways = (stream.punctuation, stream.arrival, finishing_join(stream))
     if stream.unique and any(way is not None for way in ways):
         found.append(
             Reason(
                 f"{stream.name} closes keys in two ways: bounded",
-                "the second never comes after the key is finished, when it would be remembered as that "
-                "of a new key",
+                "the second never comes after the key is finished, when it would close a new key",
             )
         )
-    if isinstance(stream.punctuation, Control):
-        found.append(
-            Reason(
-                "promises of its control stream are remembered until event time on "
-                f"{stream.name} is past theirs"
-            )
-        )
+    waiting = None if stream.punctuation is None else stream.punctuation.waiting(stream)
+    if waiting is not None:
+        found.append(Reason(waiting))
     return found
 
 
 def _ttl(stream: Stream, *, bounded: bool) -> tuple[Reason, str | None]:
-    """What a ttl does, and what it loses; nothing, where something else should have acted before."""
+    """What a ttl does, and what it loses; nothing, where something else should act before it."""
     ttl_us = stream.ttl_us or 0
     text = f"its ttl of {duration_text(ttl_us)}"
     counted = f"counted as {stream.name}_expired"
     if bounded and (stream.window_us is None or ttl_us >= stream.window_us):
         return Reason(
-            f"{text} should never act: tuples {counted} would say that the above does not hold"
+            f"{text} should never act: tuples {counted} show that an assumption above does not hold"
         ), None
     loses = f"tuples older than {duration_text(ttl_us)}, whatever they could still join ({counted})"
-    return Reason(f"{text} lets tuples go", f"event time moves on {stream.name}"), loses
+    return Reason(f"{text} evicts tuples", f"event time moves on {stream.name}"), loses
 
 
 def _how_keys_end(open_ended: Sequence[Stream]) -> list[str]:
@@ -233,7 +205,7 @@ def _how_keys_of_end(other: Stream) -> str:
 
 def _below(stream: Stream) -> str | None:
     """The operator of the same join whose results the stream is."""
-    return stream.inner.join if stream.inner is not None and stream.inner.plan.steps else None
+    return stream.upstream.join if stream.upstream is not None and stream.upstream.plan.steps else None
 
 
 def _last_resorts(stream: Stream) -> list[str]:
@@ -252,7 +224,7 @@ def _last_resorts(stream: Stream) -> list[str]:
 
 
 def warning_text(bounds: Sequence[Bound]) -> str | None:
-    """One paragraph that says what grows for ever and what to declare; None where all is bounded."""
+    """One paragraph on what grows without bound and what to declare; None where all is bounded."""
     growing = [bound for bound in bounds if not (bound.tuples and bound.closed_keys)]
     if not growing:
         return None

@@ -1,8 +1,8 @@
 """A join as an input of another: `sj.stream(joined, name="ab", key="k")`.
 
 The rows of such a stream are the join's results. If its key is the join's key, the join's punctuations
-are punctuations of the stream: no result for a finished key follows. If it has another key they say
-nothing of it, and only the join's end is passed on, which says something of every key.
+are punctuations of the stream: no result for a finished key follows. If it has another key they do not
+apply, and only the join's end is propagated, which closes every key.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from streamjoin.declare.stream import Inner, Marked, Stream
+from streamjoin.declare.punctuation_source import PunctuationSource
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.strategies.purge import NoPurge
 from streamjoin.plan.bounds import Bound, closes_keys
 
 
-def inner_of(
+def upstream_of(
     plan: Any, name: str, key: Sequence[str], declared: dict[str, Any], *, buckets: int = 1
-) -> Inner:
-    """What the stream `name` with this key takes over from the join it is the result of."""
+) -> UpstreamJoin:
+    """The upstream join of the stream `name` with this key, which is its result."""
     spec: JoinSpec = plan.spec
     own = spec.propagate and sorted(key) == sorted(spec.key_names)
     if own and declared["punctuation"] is not None:
@@ -29,7 +31,8 @@ def inner_of(
             f"stream {name!r} takes over the punctuations of join {spec.name!r}, whose key it has; leave out "
             f"punctuation=, or declare the join with propagate=False"
         )
-    if isinstance(declared["punctuation"], Marked) and declared["punctuation"].null_is_wildcard:
+    source: PunctuationSource | None = declared["punctuation"]
+    if source is not None and source.null_is_wildcard:
         raise InvalidJoin(
             f"stream {name!r} is the result of join {spec.name!r}, which ends when its inputs do; "
             "leave out null_is_wildcard=True"
@@ -40,12 +43,14 @@ def inner_of(
                 f"stream {name!r} is the result of join {spec.name!r}, whose rows come in no order; "
                 f"leave out {what}="
             )
-    places = tuple(spec.key_names.index(column) for column in key) if own else None
-    return Inner(spec.name, places, _finishes_keys(plan.streams, spec, plan.bounds), buckets, plan)
+    key_positions = tuple(spec.key_names.index(column) for column in key) if own else None
+    return UpstreamJoin(
+        spec.name, key_positions, _finishes_keys(plan.streams, spec, plan.bounds), buckets, plan
+    )
 
 
 def _finishes_keys(streams: Sequence[Stream], spec: JoinSpec, bounds: Sequence[Bound]) -> bool:
-    """Whether keys get finished: an input closes them, what it holds of them goes, nobody pads them."""
+    """Whether keys get finished: an input closes them, its tuples are evicted, no other input pads them."""
     closing = [closes_keys(stream) is not None for stream in streams]
     return (
         not isinstance(spec.strategies.purge, NoPurge)
@@ -55,8 +60,8 @@ def _finishes_keys(streams: Sequence[Stream], spec: JoinSpec, bounds: Sequence[B
 
 
 def check_chain(streams: Sequence[Stream], name: str) -> None:
-    """Names must be told apart in the whole tree of joins, and all of it must run in one place."""
-    if all(stream.inner is None for stream in streams):
+    """Names must be unique in the whole tree of joins, and all of it must run in one place."""
+    if all(stream.upstream is None for stream in streams):
         return
     local = [stream.source is None for stream in streams]
     if any(local) and not all(local):
@@ -82,9 +87,9 @@ def all_streams(streams: Sequence[Stream]) -> Iterator[Stream]:
     """The inputs of a join, and those of the joins among them."""
     for stream in streams:
         yield stream
-        if stream.inner is not None:
-            yield from all_streams(stream.inner.plan.streams)
+        if stream.upstream is not None:
+            yield from all_streams(stream.upstream.plan.streams)
 
 
 def _joins(streams: Sequence[Stream]) -> list[str]:
-    return [stream.inner.join for stream in all_streams(streams) if stream.inner is not None]
+    return [stream.upstream.join for stream in all_streams(streams) if stream.upstream is not None]

@@ -1,4 +1,4 @@
-"""The cost model: what a join will hold, from what is expected of its inputs.
+"""Cost model: the predicted state of a join, from the expected rates of its inputs.
 
 Equation 1 of PWJoin (section 5.2) stands here as printed, and beside it a model of ours for n inputs. Ours
 follows a key: input m has its first row of it `first_after` the key begins, rows come evenly for `open_for`,
@@ -7,15 +7,15 @@ i that came at time u is needed until, for every other input m, m is closed for 
 passed:
 
     life = max over m of min(closed_m - u, W_i + lateness_m), at most ttl_i + lateness_i, at least 0
-    tuples held = rows per second x mean life          (Little's law)
-    promises of m = keys per second x mean time from m's promise to that of the last input
+    tuples stored = rows per second x mean life        (Little's law)
+    closed keys of m = keys per second x mean time from m's punctuation to that of the last input
 
 The means are taken over a few thousand keys drawn evenly, the same ones each time. Worked number: 10 auctions
-a second, bids for 100 to 300 s: an auction is needed for 200 s on average, so 2,000 are held; each bid comes
-after its auction, which is unique, so none is.
+a second, bids for 100 to 300 s: an auction is needed for 200 s on average, so 2,000 are stored; each bid
+comes after its auction, which is unique, so none is.
 
-It assumes that the keys of all inputs are the same ones, that rates are steady, and that a promise is
-carried out when it comes. The same law with lives measured while the join runs is `join.statistics.forecast`.
+It assumes that the keys of all inputs are the same ones, that rates are steady, and that a punctuation is
+applied when it comes. The same law with lives measured while the join runs is `join.statistics.forecast`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
-from streamjoin.declare.stream import Duration, Ordered, Stream, duration_us
+from streamjoin.declare.durations import Duration, duration_us
+from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.spec import InputSpec
 from streamjoin.join.strategies.purge import NoPurge, PurgeEvery
@@ -56,14 +57,14 @@ def equation_1(*, rate: float, window: float, closed_keys: float, elapsed: float
     >>> equation_1(rate=1000, window=5, closed_keys=10, elapsed=60, keys=600)
     0.0
 
-    The join holds about 2,600 tuples of B on average there.
+    The join stores about 2,600 tuples of B on average there.
     """
     return rate * window * (1 - closed_keys * elapsed / keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What is expected of one input of a join, to predict what the join will hold.
+    """What is expected of one input of a join, to predict the state of the join.
 
     `open_for`: how long rows of one key keep coming; a unique input needs none. `first_after`: how long after
     a key begins, on any input, its first row comes here. Both may be a pair, (shortest, longest).
@@ -84,13 +85,14 @@ class Rate:
         size = 1.0 if self.row_bytes is None else self.row_bytes
         if not all(map(_is_number, (self.rows_per_second, self.rows_per_key, self.punctuated, size))):
             raise InvalidJoin(
-                f"{self!r}: give rows_per_second, rows_per_key, promised and row_bytes as numbers"
+                f"{self!r}: give rows_per_second, rows_per_key, punctuated and row_bytes as numbers"
             )
         if size <= 0:
             raise InvalidJoin(f"{self!r}: give row_bytes above 0, or leave it out")
         if self.rows_per_second < 0 or self.rows_per_key <= 0 or not 0 <= self.punctuated <= 1:
             raise InvalidJoin(
-                f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and promised from 0 to 1"
+                f"{self!r}: give rows_per_second of 0 or more, rows_per_key above 0 and "
+                "punctuated from 0 to 1"
             )
         _ = self.opening_s, self.first_s, self.delay_s
 
@@ -125,7 +127,7 @@ def _seconds(given: Span, what: str) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What one input will hold, on average: tuples, remembered promises, the bytes of both.
+    """The predicted state of one input, on average: tuples, closed keys, the bytes of both.
 
     `mean_life_s`: how long a tuple stays needed, so far. `growing`: some stay longer than that. `equation_1`:
     what PWJoin's formula says, where it applies.
@@ -141,7 +143,7 @@ class Predicted:
 
 
 def predict(plan: Plan, rates: Mapping[str, Rate | float], after: Duration = "1 day") -> list[Predicted]:
-    """What each input of a join will hold so long after its start, given what is expected of all of them."""
+    """The predicted state of each input so long after the start, given what is expected of all of them."""
     names = [stream.name for stream in plan.streams]
     if not isinstance(rates, Mapping):
         raise InvalidJoin(f"rates={rates!r}; give a rate for each of {', '.join(names)}, by name")
@@ -187,7 +189,7 @@ def _predicted(plan: Plan, keys: Sequence[_Keys], i: int, horizon: float) -> Pre
         if isinstance(purge, NoPurge):
             left = np.where(left > 0, np.inf, left)
         elif isinstance(purge, PurgeEvery) and purge.keys is not None and not purge.when_idle:
-            left = np.where(left > 0, left + purge.keys / 2 / max(_promised_per_second(keys), 1e-9), left)
+            left = np.where(left > 0, left + purge.keys / 2 / max(_closed_per_second(keys), 1e-9), left)
         if spec.window_us is not None:
             left = np.minimum(left, (spec.window_us + (other.stream.lateness_us or 0)) / 1e6)
         life = np.maximum(life, left)
@@ -204,14 +206,16 @@ def _predicted(plan: Plan, keys: Sequence[_Keys], i: int, horizon: float) -> Pre
     return Predicted(own.stream.name, rows, closed_keys, nbytes, mean_life, growing, printed)
 
 
-def _promised_per_second(keys: Sequence[_Keys]) -> float:
+def _closed_per_second(keys: Sequence[_Keys]) -> float:
     return sum(one.rate.keys_per_second for one in keys if np.isfinite(one.closes).any())
 
 
 def _closed_keys(own: _Keys, keys: Sequence[_Keys], horizon: float) -> float:
-    """Closed keys that are remembered until every input has closed them; an order is one range."""
+    """Keys closed by this input and not yet by all others; an ordered input stores one range instead."""
     closing = np.isfinite(own.closes)
-    if not closing.any() or (isinstance(own.stream.arrival, Ordered) and not own.stream.unique):
+    arrival = own.stream.arrival
+    one_range = arrival is not None and arrival.closes_ranges and not own.stream.unique
+    if one_range or not closing.any():
         return 0.0
     over = np.maximum.reduce([one.closes for one in keys])[closing] - own.closes[closing]
     return own.rate.keys_per_second * float(np.minimum(over, horizon).sum()) / _KEYS

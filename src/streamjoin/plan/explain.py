@@ -1,8 +1,8 @@
-"""The plan in words and as JSON: what joins, what was chosen and why, whether the state is bounded, and,
-where rates are given, what it will hold.
+"""Explain: a plan as text and as JSON: the inputs, the strategies chosen and why, the state bounds and,
+where rates are given, the predicted state.
 
-It is written for someone who has not read the papers. Both forms say the same: the text is made from the
-dictionary that the JSON is.
+The text is written for someone who has not read the papers. It is made from the dictionary that is the
+JSON, so both say the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from streamjoin.declare.stream import Clustered, Duration, Inner, Stream, duration_text, duration_us
+from streamjoin.declare.durations import Duration, duration_text, duration_us
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.bounds import ORDER_OF_ADVICE, Bound, closes_keys
 from streamjoin.plan.cost import Predicted, Rate, predict
@@ -41,9 +43,9 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "bounded": all(bound.tuples and bound.closed_keys for bound in plan.bounds),
         "predicted": None,
         "below": {
-            s.name: described(s.inner.plan, rates if plan.steps and s.inner.plan.steps else None, after)
+            s.name: described(s.upstream.plan, rates if plan.steps and s.upstream.plan.steps else None, after)
             for s in plan.streams
-            if s.inner is not None
+            if s.upstream is not None
         },
     }
     if rates is not None:
@@ -56,7 +58,7 @@ def _verdict(bound: Bound) -> dict[str, Any]:
     return {
         "input": bound.stream,
         "tuples_bounded": bound.tuples,
-        "promises_bounded": bound.closed_keys,
+        "closed_keys_bounded": bound.closed_keys,
         "because": [asdict(reason) for reason in bound.why],
         "to_bound_it": list(bound.advice),
         "loses": bound.loses,
@@ -110,7 +112,7 @@ def as_text(plan: Mapping[str, Any]) -> str:
     lines += [f"  {one['choice']} ({one['why']})" for one in plan["choices"]]
     if plan["groups"]:
         lines += ["", "Groups", *(f"  {line}" for line in plan["groups"])]
-    lines += ["", "Is the state bounded? (a tuple is held until nothing that could join it can still come)"]
+    lines += ["", "Is the state bounded? (a tuple is kept until no tuple that could join it can still come)"]
     for verdict in plan["state"]:
         lines += _verdict_lines(verdict)
     if any(len(verdict["to_bound_it"]) > 1 for verdict in plan["state"]):
@@ -124,7 +126,7 @@ def as_text(plan: Mapping[str, Any]) -> str:
 
 
 def _facts(stream: Stream) -> list[str]:
-    facts = [] if stream.inner is None else [_passed_on(stream.inner)]
+    facts = [] if stream.upstream is None else [_propagated(stream.upstream)]
     if stream.unique:
         facts.append("one tuple per key")
     for what, micros in (
@@ -136,34 +138,35 @@ def _facts(stream: Stream) -> list[str]:
         if micros is not None:
             facts.append(f"{what} {duration_text(micros)}")
     if stream.arrival is not None:
-        kind = "clustered" if isinstance(stream.arrival, Clustered) else "ordered"
         where = " in each partition" if len(stream.sequence) == 2 else ""
-        facts.append(f"{kind} arrival{where}, slack {stream.arrival.slack}")
+        facts.append(f"{stream.arrival.name} arrival{where}, slack {stream.arrival.slack}")
     if stream.punctuation is not None and stream.uses_punctuations:
-        facts.append(f"keys end by {closes_keys(stream)}")
+        facts.append(f"keys are closed by {closes_keys(stream)}")
     return facts
 
 
-def _passed_on(inner: Inner) -> str:
-    said = f"result of join {inner.join}"
-    if inner.passes is not None:
+def _propagated(upstream: UpstreamJoin) -> str:
+    """A stream that is a join's result, and which punctuations the join propagates to it."""
+    result = f"result of join {upstream.join}"
+    if upstream.propagates is not None:
         return (
-            f"{said}, which passes on {inner.passes} about its key once no tuple that they speak of is held"
+            f"{result}, which propagates {upstream.propagates} on its key once its state has no tuple that "
+            "they cover"
         )
-    if inner.places is None:
-        propagates = inner.plan.spec.propagate
-        why = "whose punctuations are of another key" if propagates else "which announces no keys"
-        return f"{said}, {why}: only its end is passed on"
-    if not inner.finishes:
-        return f"{said}, whose punctuations are passed on, but nothing declared of its inputs finishes keys"
-    return f"{said}; keys end by its punctuations"
+    if upstream.key_positions is None:
+        propagates = upstream.plan.spec.propagate
+        why = "whose punctuations are on another key" if propagates else "which propagates no punctuations"
+        return f"{result}, {why}: only its end is propagated"
+    if not upstream.finishes_keys:
+        return f"{result}, which propagates punctuations, but nothing declared of its inputs finishes keys"
+    return f"{result}; keys are closed by its punctuations"
 
 
 def _verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
-    if verdict["tuples_bounded"] and verdict["promises_bounded"]:
+    if verdict["tuples_bounded"] and verdict["closed_keys_bounded"]:
         word = "bounded" if verdict["loses"] is None else "bounded by loss"
     elif verdict["tuples_bounded"]:
-        word = "tuples bounded, memory of promises not"
+        word = "tuples bounded, closed keys not"
     else:
         word = "NOT BOUNDED"
     lines = [f"  {verdict['input']}: {word}"]
@@ -179,16 +182,16 @@ def _verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
 
 def _prediction_lines(predicted: Mapping[str, Any]) -> list[str]:
     after = duration_text(predicted["after_s"] * 1e6)
-    lines = [f"What it will hold, {after} after its start, at the given rates"]
+    lines = [f"Predicted state, {after} after its start, at the given rates"]
     for one in predicted["inputs"]:
         life = f"each needed for {duration_text(one['mean_life_s'] * 1e6)} on average"
         growing = one["growing"] and one["rows"]
         text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if growing else life})"
         if one["closed_keys"]:
-            text += f", {one['closed_keys']:,} closed keys to remember"
+            text += f", {one['closed_keys']:,} closed keys"
         lines.append(f"{text}, {size_text(one['bytes'])}")
         if one["equation_1_rows"] is not None:
-            printed = f"{one['equation_1_rows']:,} tuples, as it takes every key that ended as gone"
+            printed = f"{one['equation_1_rows']:,} tuples, as it assumes that every closed key is purged"
             lines.append(f"    equation 1 of the PWJoin paper says {printed}")
     lines.append(f"  together: {predicted['rows']:,} tuples, {size_text(predicted['bytes'])}")
     return lines

@@ -1,9 +1,9 @@
-"""Group by: is what was asked possible on this join, and does a group's row ever leave?
+"""Group by over a join: checks the aggregates, and whether a group's row is ever final.
 
-A group's row leaves when its key is finished: every input is closed for it, or one that is closed
-holds nothing of it that could still join (and in outer and anti joins every preserved input is
-closed). So some input must close keys whose own tuples go too, by its window or because all other
-inputs close keys. Where none does, rows leave only when the inputs end, which live streams do not.
+A group's row is emitted when its key is finished: every input has closed it, or one that has closed it
+stores no tuple of it that could still join (and in outer and anti joins every preserved input has closed
+it). So some input must close keys whose own tuples are evicted too, by its window or because all other
+inputs close keys. Where none does, rows are emitted only when the inputs end, which live streams do not.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _check_join(plan: Plan) -> None:
         )
     if not plan.spec.propagate:
         raise InvalidJoin(
-            "propagate=False keeps to itself which keys are finished, but group_by gives a row when its key "
-            "is; leave propagate out"
+            "propagate=False propagates no finished keys, but group_by gives a row when its key is finished; "
+            "leave propagate out"
         )
     keeping = [plan.streams[i].name for i in plan.spec.how.preserved if _keeps(plan, i)]
     if keeping:
@@ -129,9 +129,9 @@ def never_final(plan: Plan) -> str | None:
     """Why no group's row leaves before the inputs end, and what to declare; None where rows do leave."""
     if plan.spec.grouping is None:
         return None
-    said = "a group's row leaves when its key is finished, and here no key ever is before the inputs end: "
+    why = "a group's row leaves when its key is finished, and here no key ever is before the inputs end: "
     if isinstance(plan.spec.strategies.purge, NoPurge):
-        return f"{said}purge='none' carries no promise out; choose another purge= or operator="
+        return f"{why}purge='none' applies no punctuation; choose another purge= or operator="
     closing = [closes_keys(stream) is not None for stream in plan.streams]
     names = [stream.name for stream in plan.streams]
     waited_for = [names[i] for i in plan.spec.how.preserved if not closing[i]]
@@ -139,7 +139,7 @@ def never_final(plan: Plan) -> str | None:
         if any(closes and bound.tuples for closes, bound in zip(closing, plan.bounds, strict=True)):
             return None
         waited_for = [name for name, closes in zip(names, closing, strict=True) if not closes]
-    return f"{said}declare punctuation=, arrival= or unique=True on {' and '.join(waited_for)}"
+    return f"{why}declare punctuation=, arrival= or unique=True on {' and '.join(waited_for)}"
 
 
 def about_groups(plan: Plan) -> list[str]:
@@ -147,5 +147,5 @@ def about_groups(plan: Plan) -> list[str]:
     if plan.spec.grouping is None:
         return []
     reason = never_final(plan)
-    leaves = "a row leaves in the batch in which its key is finished; until then what is added up is held"
+    leaves = "a row leaves in the batch in which its key is finished; until then its partial row is state"
     return [f"by {plan.spec.grouping.text}", leaves if reason is None else reason]

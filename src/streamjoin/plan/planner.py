@@ -1,4 +1,4 @@
-"""From what the user declared to an operator with strategies, and the reasons for each choice.
+"""Planner: from declared streams to the specification of an operator with strategies, with reasons.
 
 Everything that can be wrong with a join as written is found here, before any data flows.
 """
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.types import common_type, plain
-from streamjoin.declare.stream import Marked, Ordered, Stream
+from streamjoin.declare.arrival import Arrival
+from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.join_type import join_type
 from streamjoin.join.predicate import Predicate
@@ -36,7 +37,6 @@ from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediate
 from streamjoin.join.strategies.spill import KeepInMemory, SpillAbove, check_share
 from streamjoin.plan.bounds import Bound, check, closes_keys, warning_text
 from streamjoin.plan.chain import check_chain
-from streamjoin.plan.control_types import check_control
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
 from streamjoin.state.sorted_runs import CompactionPolicy
@@ -69,16 +69,16 @@ _IN_WORDS: dict[type, str] = {
     Priority: "the unique or smaller input first, so many rows at a time",
     FollowClusters: "an input goes on while its cluster of one key lasts",
     Sequential: "rows as they came",
-    ValueOriented: "keys that another input has promised first",
-    PurgeImmediately: "promises are carried out at once",
-    NoPurge: "promises let no tuple go",
+    ValueOriented: "keys that another input has closed first",
+    PurgeImmediately: "punctuations are applied at once",
+    NoPurge: "punctuations purge nothing",
 }
-_MEMORY_DEAD_SHARE = 0.15  # dead rows a run may hold: 1 / (1 - 0.15) = 1.18 times what is needed
+_MEMORY_TOMBSTONE_SHARE = 0.15  # of a run before compaction: 1 / (1 - 0.15) = 1.18 times its live rows
 
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """What the user said of the join itself; None means: the planner chooses."""
+    """The keywords of the join itself; None means: the planner chooses."""
 
     name: Any = "join"
     how: str = "inner"
@@ -97,8 +97,8 @@ class JoinOptions:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a join that is one operator of a larger one gives: its columns, and which of them leave."""
+class OperatorColumns:
+    """The result columns of a join that is one operator of a join without one common key."""
 
     names: tuple[str, ...]  # of key, then payloads
     stamps: tuple[str, ...] = ()
@@ -117,8 +117,10 @@ class Plan:
     steps: tuple[str, ...] = ()  # of a join of several operators: which, in which order, and why
 
 
-def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None = None) -> Plan:
-    """Check the join and choose how it runs; as a `part` of a larger one, with the columns that one wants."""
+def plan_join(
+    streams: Sequence[Stream], options: JoinOptions, columns: OperatorColumns | None = None
+) -> Plan:
+    """Check the join and choose how it runs; one operator of several gets the `columns` it emits."""
     check_options(options)
     check_streams(streams)
     _check_widths(streams)
@@ -134,15 +136,20 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
         for i in range(width)
     )
     for stream in streams:
-        check_control(stream, key_types)
+        if stream.punctuation is not None:
+            stream.punctuation.check_key_types(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
     how = join_type(options.how, len(streams))
     seen = streams if how.combinations or options.where is not None else streams[:1]
-    joined = joined_schema(seen, key_types) if part is None else stamped_schema(streams, key_types, part)
+    joined = (
+        joined_schema(seen, key_types) if columns is None else stamped_schema(streams, key_types, columns)
+    )
     strategies, reasons = _choose_strategies(streams, options)
     _check_driver(streams, strategies.driver)
-    compaction = CompactionPolicy(tombstone_share=_MEMORY_DEAD_SHARE if options.goal == "memory" else 0.5)
+    compaction = CompactionPolicy(
+        tombstone_share=_MEMORY_TOMBSTONE_SHARE if options.goal == "memory" else 0.5
+    )
     spec = JoinSpec(
         options.name,
         inputs,
@@ -152,8 +159,8 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
         strategies,
         compaction,
         propagate=options.propagate,
-        stamps=() if part is None else part.stamps,
-        shown=None if part is None else part.shown,
+        stamps=() if columns is None else columns.stamps,
+        shown=None if columns is None else columns.shown,
     )
     bounds = check(streams, purges=not isinstance(strategies.purge, NoPurge))
     growing = warning_text(bounds) if options.strict else None
@@ -163,14 +170,14 @@ def plan_join(streams: Sequence[Stream], options: JoinOptions, part: Part | None
 
 
 def check_options(options: JoinOptions) -> None:
-    """Whether what was said of the join itself can be meant."""
+    """Refuse keywords of the join that cannot be meant."""
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
     if options.buckets is not None and not _is_count(options.buckets):
         raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
     if not isinstance(options.strict, bool):
         raise InvalidJoin(
-            f"strict={options.strict!r}; give True to refuse a join that nothing bounds, or False"
+            f"strict={options.strict!r}; give True to refuse a join whose state is not bounded, or False"
         )
     if not isinstance(options.name, str) or not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
@@ -180,11 +187,13 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def stamped_schema(streams: Sequence[Stream], key_types: Sequence[pa.DataType], part: Part) -> pa.Schema:
+def stamped_schema(
+    streams: Sequence[Stream], key_types: Sequence[pa.DataType], columns: OperatorColumns
+) -> pa.Schema:
     """The columns of an operator's results under the names that the larger join gives them."""
     types = [*key_types, *(plain(one.type_of(name)) for one in streams for name in one.payload)]
-    names = (*part.names, *part.stamps)
-    return pa.schema(zip(names, [*types, *(pa.int64() for _ in part.stamps)], strict=True))
+    names = (*columns.names, *columns.stamps)
+    return pa.schema(zip(names, [*types, *(pa.int64() for _ in columns.stamps)], strict=True))
 
 
 def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:
@@ -202,27 +211,24 @@ def check_streams(streams: Sequence[Stream]) -> None:
         if not isinstance(stream, Stream):
             given = repr(stream) if isinstance(stream, str) else f"a {type(stream).__name__}"
             raise InvalidJoin(f"{given} is not a stream; wrap it with sj.stream(…, name=…, key=…)")
-        if (
-            stream.arrival is not None
-            and isinstance(stream.punctuation, Marked)
-            and stream.punctuation.partitions > 1
-        ):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: arrival= means that a key's tuples come through one partition, "
-                f"marked(partitions={stream.punctuation.partitions}) that they come through several; "
-                "leave out one of them"
-            )
-        if isinstance(stream.arrival, Ordered) and len(stream.key) > 1:
-            raise InvalidJoin(
-                f"stream {stream.name!r}: ordered arrival needs a key of one column, "
-                f"it has {len(stream.key)}; declare clustered arrival instead"
-            )
+        if stream.arrival is not None:
+            _check_arrival(stream, stream.arrival)
     names = [stream.name for stream in streams]
     if len(set(names)) != len(names):
         raise InvalidJoin(
             f"two inputs have the same name ({', '.join(names)}); give each stream its own name, also "
             "where a source is joined with itself: declare it once for each name"
         )
+
+
+def _check_arrival(stream: Stream, arrival: Arrival) -> None:
+    partitions = 1 if stream.punctuation is None else stream.punctuation.partitions
+    if partitions > 1:
+        raise InvalidJoin(
+            f"stream {stream.name!r}: arrival= means that a key's tuples come through one partition, "
+            f"marked(partitions={partitions}) that they come through several; leave out one of them"
+        )
+    arrival.check(stream)
 
 
 def _check_widths(streams: Sequence[Stream]) -> None:
@@ -261,8 +267,7 @@ def _check_driver(streams: Sequence[Stream], driver: Any) -> None:
 
 def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> InputSpec:
     payload_types = tuple(plain(stream.type_of(name)) for name in stream.payload)
-    source = stream.punctuation
-    speakers = source.partitions if isinstance(source, Marked) else 1
+    partitions = 1 if stream.punctuation is None else stream.punctuation.partitions
     return InputSpec(
         stream.name,
         Layout(key_types, timed or stream.time is not None, payload_types, until=len(stream.stamps) == 2),
@@ -271,7 +276,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         lateness_us=stream.lateness_us or 0,
         idle_us=stream.idle_us,
         unique=stream.unique,
-        partitions=speakers if stream.inner is None else stream.inner.buckets,
+        partitions=partitions if stream.upstream is None else stream.upstream.buckets,
         on_violation=stream.on_violation,
         ttl_us=stream.ttl_us,
         arrival=stream.arrival,
@@ -280,7 +285,8 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         closes=closes_keys(stream),
         forwarded=tuple(stream.payload.index(name) for name in stream.forwarded),
         later=tuple(
-            tuple((*stream.key, *stream.forwarded).index(name) for name in names) for names in stream.later
+            tuple((*stream.key, *stream.forwarded).index(name) for name in names)
+            for names in stream.later_keys
         ),
     )
 
@@ -309,16 +315,16 @@ def _choose_strategies(
 
 
 def _spill(options: JoinOptions) -> tuple[KeepInMemory | SpillAbove, str, str]:
-    """What of the state is in memory, in words, and why."""
+    """What part of the state is in memory, in words, and why."""
     given = options.memory
     if given is None:
         return KeepInMemory(), "all state", "no limit was given"
     spill = given if isinstance(given, SpillAbove) else SpillAbove(given, defer=options.operator == "xjoin")
     check_share(spill.limit_bytes, options.buckets or 1)
-    way = f"{spill.limit_bytes / (1 << 20):g} MB, the {spill.flush} runs leave first"
+    way = f"{spill.limit_bytes / (1 << 20):g} MB, the {spill.flush} runs are spilled first"
     if spill.defer and options.how == "inner":
-        return spill, way, "what left memory is joined when inputs are blocked; on Spark within each batch"
-    return spill, way, "what left memory is read run by run in every batch: the answer stays exact"
+        return spill, way, "spilled runs are joined when inputs are blocked; on Spark within each batch"
+    return spill, way, "spilled runs are read one by one in every batch: the answer stays exact"
 
 
 def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]]:
@@ -336,8 +342,8 @@ def _for_goal(streams: Sequence[Stream], goal: str) -> dict[str, tuple[Any, str]
         driver = RoundRobin(), "whole buffers in the declared order: one probe per input and batch"
     order: tuple[Any, str] = Sequential(), "rows as they came: nothing asks for another order"
     if goal == "punctuation":
-        order = ValueOriented(), "keys that another input has promised first: they finish earlier"
-    at_once = "promises are carried out at once: least state, earliest announcements"
+        order = ValueOriented(), "keys that another input has closed first: they finish earlier"
+    at_once = "punctuations are applied at once: least state, earliest propagation"
     selective = "the input first that leaves the fewest partial results, as measured while it runs"
     return {
         "driver": driver,

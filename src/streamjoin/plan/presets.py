@@ -1,8 +1,8 @@
-"""The papers' operators, each one line of configuration of the one operator.
+"""Presets: the papers' operators, each one line of configuration of the one operator.
 
 They differ in what they know of the data and in the order in which they work, not in what they
-compute. What a preset does not know it does not use: SHJ and XJoin take no notice of punctuations
-or unique keys. A window is part of the question, so a preset that knows none refuses it.
+compute. A preset ignores the constraints that its operator does not use: SHJ and XJoin ignore punctuations
+and unique keys. A window is part of the query, so a preset without windows refuses it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _knowing(*facts: str) -> frozenset[str]:
 PRESETS: dict[str, Preset] = {
     "shj": Preset("symmetric hash join: keeps everything", _knowing(), purge=NoPurge()),
     "xjoin": Preset("XJoin: keeps everything, spills when memory is short", _knowing(), purge=NoPurge()),
-    "pjoin": Preset("PJoin: punctuations let tuples go", _knowing("punctuation")),
-    "wjoin": Preset("window join: windows let tuples go", _knowing("window"), purge=NoPurge()),
+    "pjoin": Preset("PJoin: punctuations purge tuples", _knowing("punctuation")),
+    "wjoin": Preset("window join: windows evict tuples", _knowing("window"), purge=NoPurge()),
     "pwjoin": Preset("PWJoin: punctuations and windows", _knowing("punctuation", "window")),
     "mjoin_1np": Preset(
         "MJoin 1-NP: one-to-many with punctuations",

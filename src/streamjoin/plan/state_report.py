@@ -1,4 +1,4 @@
-"""What a stored join holds, in words: how much, why it is still needed, what would let it go."""
+"""State report: the stored state of a join, as text and JSON: its size, why it is kept, what evicts it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JoinState:
         if whole.propagated or whole.waiting or whole.other_rows:
             lines.append("")
         lines += [
-            f"announced: {_count(each.count, 'key')} {self._until_closed(each)}" for each in whole.propagated
+            f"propagated: {_count(each.count, 'key')} {self._until_closed(each)}" for each in whole.propagated
         ]
         if whole.waiting:
             lines.append(f"{_count(whole.waiting, 'key')} closed and not purged yet: {self._purge()}")
@@ -74,25 +74,25 @@ class JoinState:
 
     def _input(self, held: InputState, spec: InputSpec, reached_us: int) -> list[str]:
         times = "" if held.times_us is None else f", event times {_span(held.times_us)}"
-        tombstones = f" and {held.tombstones:,} dead" if held.tombstones else ""
+        tombstones = f" and {held.tombstones:,} tombstones" if held.tombstones else ""
         stored = f"{_size(held.nbytes)} in {_count(held.runs, 'run')}"
         lines = [f"{held.name}: {_count(held.tuples, 'tuple')}{tombstones}, {stored}{times}"]
         if spec.layout.timed and reached_us != NO_WATERMARK:
-            lines.append(f"  its event time has passed {_time(reached_us)}")
+            lines.append(f"  its watermark is {_time(reached_us)}")
         if spec.closes is not None:
             lines.append(f"  it closes keys by {spec.closes}")
         if held.ended:
             lines.append("  it has ended: nothing more comes on it")
         if held.unmatched:
-            lines.append(f"  {held.unmatched:,} matched nothing yet; they leave padded when they go")
+            lines.append(f"  {held.unmatched:,} have no match yet; they leave padded when they are evicted")
         lines += [f"  {self._reason(each, spec)}" for each in held.entries]
         if held.closed_keys:
-            lines.append(f"  its promises: {held.closed_keys:,} remembered, {_size(held.closed_key_bytes)}")
+            lines.append(f"  its closed keys: {held.closed_keys:,}, {_size(held.closed_key_bytes)}")
         return lines
 
     def _reason(self, kept: StateEntries, spec: InputSpec) -> str:
         if kept.what == "tuples":
-            return f"{_count(kept.count, 'tuple')} {self._until_let_go(kept, spec)}{_examples(kept)}"
+            return f"{_count(kept.count, 'tuple')} {self._until_evicted(kept, spec)}{_examples(kept)}"
         if kept.what in ("closed keys", "unique keys seen"):
             said = "key is" if kept.count == 1 else "keys are"
             how = "as come (unique)" if kept.what == "unique keys seen" else "as closed"
@@ -103,13 +103,13 @@ class JoinState:
             return f"{said} {_wait(kept)} until its event time passes {past}{_examples(kept)}"
         if kept.what == "forwarded punctuations":
             said = _count(kept.count, "punctuation")
-            return f"{said} of a later key {_wait(kept)} until no tuple of it is held"
+            return f"{said} of a later key {_wait(kept)} until its state has no tuple of it"
         if kept.what == "partial punctuations":
             said, every = _count(kept.count, "punctuation"), f"all of its {spec.partitions} partitions"
-            return f"{said} {_wait(kept)} until {every} have made it{_examples(kept)}"
-        return f"{_count(kept.count, kept.what.removesuffix('s'))} promised: remembered for good"
+            return f"{said} {_wait(kept)} until {every} have sent it{_examples(kept)}"
+        return f"{_count(kept.count, kept.what.removesuffix('s'))} closed: remembered for good"
 
-    def _until_let_go(self, kept: StateEntries, spec: InputSpec) -> str:
+    def _until_evicted(self, kept: StateEntries, spec: InputSpec) -> str:
         if not kept.open:
             return f"can match nothing any more: {self._purge()}"
         ways = []
@@ -142,8 +142,8 @@ class JoinState:
 
     def _purge(self) -> str:
         if self.declared.get("purge") == _NO_PURGE:
-            return "promises let nothing go, as purge='none' asks"
-        return "they go with the next purge"
+            return "purge='none' applies no punctuation"
+        return "the next purge evicts them"
 
     def _table(self) -> list[str]:
         head = ["bucket", "input", "tuples", "tombstones", "bytes", "runs", "closed_keys", "event times"]
@@ -167,9 +167,9 @@ def _besides(tag: str, rows: int) -> str:
     """Rows that are no input's: those of groups."""
     said = f"groups: {_count(rows, 'row')} added up so far"
     if tag == KEYED:
-        return f"{said}; a group leaves when its key is finished"
+        return f"{said}; a group is emitted when its key is finished"
     if tag == UNKEYED:
-        return f"{said} without a key; they leave when every input whose rows are all kept has ended"
+        return f"{said} without a key; they are emitted when every preserved input has ended"
     return f"side {tag}: {_count(rows, 'row')}"
 
 

@@ -23,8 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streamjoin.columnar.batch import Mask, concat
-from streamjoin.columnar.keys import valid
+from streamjoin.columnar.batch import concat
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.intake import widened
@@ -93,7 +92,7 @@ class Unpack:
 class PropagatedPacker(Packer):
     """Packs the results of another join and its punctuations, which are in the columns `PROPAGATED`."""
 
-    places: tuple[int, ...] | None = None
+    key_positions: tuple[int, ...] | None = None
     key_types: tuple[pa.DataType, ...] = ()  # of the first join
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
@@ -101,7 +100,7 @@ class PropagatedPacker(Packer):
         kinds = batch.column("_propagated")
         result = super().arrivals(batch.filter(pc.equal(kinds, ROWS)))
         closed = batch.filter(pc.equal(kinds, PUNCTUATIONS))
-        if closed.num_rows and self.places is not None:
+        if closed.num_rows and self.key_positions is not None:
             columns = {field.name: closed.column(i) for i, field in enumerate(closed.schema)}
             keys = self.layout.keys_only.batch([columns["h"], *self.keys(columns)])
             result = replace(result, keys=concat(keys.layout, [result.keys, keys]))
@@ -116,16 +115,9 @@ class PropagatedPacker(Packer):
 
     def _with_forwarded(self, result: Arrivals, forwarded: pa.RecordBatch) -> Arrivals:
         """With punctuations on the key of this join or a later one, counted by the bucket that sent them."""
-        columns = {field.name: forwarded.column(i) for i, field in enumerate(forwarded.schema)}
-        by = columns["_propagated_by"].to_numpy()
-        named: Mask = np.zeros(forwarded.num_rows, np.bool_)
-        for n in self.forwarded:
-            named |= valid([columns[f"p{n}"]])
-        at = Positions(by, np.zeros(len(by), np.int64))
-        keys, rows = self.keys(columns), np.arange(len(by))
-        result = self.with_later(result, columns, keys, (rows[named], at))
-        wide = replace(self, null_is_wildcard=True)
-        return wide.with_marked(result, columns["h"], keys, (rows[~named], at))
+        by = forwarded.column("_propagated_by").to_numpy()
+        given = replace(self.decoded(forwarded), at=Positions(by, np.zeros(len(by), np.int64)))
+        return self.intake.with_punctuations(result, given, np.arange(len(by)), null_is_wildcard=True)
 
     def _with_patterns(self, result: Arrivals, texts: pa.RecordBatch) -> Arrivals:
         parsed = [self._patterns(text) for text in texts.column("_propagated_text").to_pylist()]
@@ -142,9 +134,9 @@ class PropagatedPacker(Packer):
     def _patterns(self, text: str) -> KeyPatterns | None:
         """A punctuation of the first join on the key of this input; None where it closes no key of it."""
         given = Punctuation.parse(text, self.key_types).patterns
-        if self.places is None:
+        if self.key_positions is None:
             return tuple(ANY for _ in self.layout.key_types) if is_everything(given) else None
         return tuple(
             simplify(widened(given[place], self.key_types[place], common))
-            for place, common in zip(self.places, self.layout.key_types, strict=True)
+            for place, common in zip(self.key_positions, self.layout.key_types, strict=True)
         )

@@ -29,6 +29,7 @@ from streamjoin.enrich.segments import StagedVersion, VersionStore
 from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
+from streamjoin.join.row_intake import RowIntake
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.enrich_bucket import STREAM, EnrichBucket, TickPacker, metric_names
@@ -106,7 +107,12 @@ class SparkEnrich:
         labels = tuple(bucket_labels(self.spec.buckets))
         stream = self.plan.stream
         packer = Packer(
-            STREAM, stream.name, self.spec.stream, labels, keep_unkeyed=self.spec.preserves, limited=True
+            STREAM,
+            stream.name,
+            self.spec.stream,
+            labels,
+            RowIntake(stream.name, self.spec.stream, keep_unkeyed=self.spec.preserves),
+            limited=True,
         )
         rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)

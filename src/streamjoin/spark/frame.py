@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +24,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
-from streamjoin.declare.stream import Closing, Control, Inner, Marked, Stream
+from streamjoin.declare.control import Control
+from streamjoin.declare.punctuation_source import Condition, Read
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.aggregates import Collect, Extreme
 from streamjoin.join.group_spec import Aggregate
 from streamjoin.join.join_type import INNER
+from streamjoin.join.row_intake import RowIntake
 from streamjoin.join.spec import JoinSpec, within_memory
 from streamjoin.join.strategies.spill import check_share
 from streamjoin.plan.bounds import UnboundedState, warning_text
@@ -37,9 +40,8 @@ from streamjoin.plan.group_by import never_final
 from streamjoin.plan.planner import Plan
 from streamjoin.spark.chain import PROPAGATED, PropagatedPacker
 from streamjoin.spark.columns import micros, normal, quoted
-from streamjoin.spark.control_ingest import punctuations_of_control
 from streamjoin.spark.exchange import bucket_labels
-from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
+from streamjoin.spark.ingest import PACKED, Packer, PhysicalReads, ScheduledPacker
 from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, monitor_names
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.outputs import (
@@ -54,6 +56,7 @@ from streamjoin.spark.outputs import (
     unpack_rows,
 )
 from streamjoin.spark.processor import BucketProcessor
+from streamjoin.spark.scheduled_ingest import scheduled_punctuations
 from streamjoin.spark.session import check_session
 
 # Compaction differs from a local run: writing to the state store is expensive, about 3 ms per MB and more for
@@ -83,8 +86,8 @@ class SparkJoin:
         spark = frames[0].sparkSession
         streaming = {stream.name: bool(stream.source.isStreaming) for stream in plan.streams}
         for stream in plan.streams:
-            if isinstance(stream.punctuation, Control):
-                streaming[f"control of {stream.name}"] = bool(stream.punctuation.source.isStreaming)
+            if stream.control is not None:
+                streaming[f"control of {stream.name}"] = bool(stream.control.source.isStreaming)
         if len(set(streaming.values())) > 1:
             raise InvalidJoin(
                 "streaming and batch inputs cannot be mixed in one join ("
@@ -113,9 +116,9 @@ class SparkJoin:
         labels = tuple(bucket_labels(self.spec.buckets))
         packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
         packed += [
-            self._packed_control(number, stream.punctuation, labels)
+            self._packed_control(number, stream.control, labels)
             for number, stream in enumerate(self.plan.streams)
-            if isinstance(stream.punctuation, Control)
+            if stream.control is not None
         ]
         union = packed[0]
         for other in packed[1:]:
@@ -198,30 +201,25 @@ class SparkJoin:
     def _packed(self, number: int, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
         columns = self._physical_columns(stream, timed=spec.layout.timed)
-        source = stream.punctuation
-        packer = self._packer(stream.inner)(
+        packer = self._packer(stream.upstream)(
             number,
             stream.name,
             spec.layout,
             labels,
-            marked=isinstance(source, Marked),
-            null_is_wildcard=isinstance(source, Marked) and source.null_is_wildcard,
-            closing=isinstance(source, Closing),
+            RowIntake.of(stream, spec.layout, keep_unkeyed=number in self.spec.how.preserved),
+            PhysicalReads.of(stream),
             sequenced=bool(stream.sequence),
-            keep_unkeyed=number in self.spec.how.preserved,
-            arrival=stream.arrival,
-            stamped=bool(stream.stamps),
-            forwarded=spec.forwarded,
             limited=self.spec.memory_share is not None,
         )
         frame: DataFrame = stream.source
         return frame.select(*columns).mapInArrow(packer, PACKED)
 
-    def _packer(self, inner: Inner | None) -> Callable[..., Packer]:
+    def _packer(self, upstream: UpstreamJoin | None) -> Callable[..., Packer]:
         """The packer of an input's rows: of a source, or of the results of a join."""
-        if inner is None:
+        if upstream is None:
             return Packer
-        return partial(PropagatedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
+        key_types = upstream.plan.spec.key_types
+        return partial(PropagatedPacker, key_positions=upstream.key_positions, key_types=key_types)
 
     def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
@@ -231,21 +229,14 @@ class SparkJoin:
         keys = list(zip(stream.key, self._key_types(), forms, strict=True))
         time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
         ranged = tuple(form == "range" for form in forms)
-        packer = ControlPacker(number, stream.name, spec.layout, labels, ranged, source.time)
-        return punctuations_of_control(source.source, keys, time).mapInArrow(packer, PACKED)
+        packer = ScheduledPacker(number, stream.name, spec.layout, labels, ranged, source.time)
+        return scheduled_punctuations(source.source, keys, time).mapInArrow(packer, PACKED)
 
     def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
-        source = stream.punctuation
         keys = [
             normal(F.col(quoted(name)).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
-        if isinstance(source, Marked) and stream.punctuated is not None:  # a wildcard where it names nothing
-            mark = F.coalesce(F.col(quoted(source.column)), F.lit(False))
-            keys = [
-                key if name in stream.punctuated else F.when(~mark, key)
-                for name, key in zip(stream.key, keys, strict=True)
-            ]
         columns = [F.xxhash64(*keys).alias("h")]
         if stream.stamps:
             columns += [F.col(name).alias(short) for name, short in zip(stream.stamps, "td", strict=False)]
@@ -254,25 +245,19 @@ class SparkJoin:
             columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
         columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
-        if isinstance(source, Marked):
-            columns.append(F.col(quoted(source.column)).alias("mark"))
-            if stream.unnamed:
-                columns.append(_any_named(stream.unnamed).alias("named"))
-                columns.append(_any_named(stream.unheard).alias("unheard"))
-        if isinstance(source, Closing):
-            columns.append(F.expr(source.condition).cast("boolean").alias("last"))
+        columns += [_read(column).alias(name) for name, column in PhysicalReads.of(stream).added.items()]
         if stream.sequence:
             partition = (
                 F.xxhash64(F.col(quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
             )
             columns.append(partition.cast("long").alias("part"))
             columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
-        return columns if stream.inner is None else [*columns, *PROPAGATED]
+        return columns if stream.upstream is None else [*columns, *PROPAGATED]
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""
         times = [s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None]
-        controls = [s.punctuation for s in self.plan.streams if isinstance(s.punctuation, Control)]
+        controls = [s.control for s in self.plan.streams if s.control is not None]
         times += [control.source.schema[control.time].dataType for control in controls]
         return self.plan.options.zoned or any(isinstance(dtype, T.TimestampType) for dtype in times)
 
@@ -281,9 +266,11 @@ class SparkJoin:
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def _any_named(columns: Sequence[str]) -> Any:
-    """Whether one of the columns has a value."""
-    return reduce(operator.or_, [F.col(quoted(name)).isNotNull() for name in columns], F.lit(False))
+def _read(column: Read) -> Any:
+    """A column that a punctuation source reads, or a condition that Spark tests."""
+    if isinstance(column, Condition):
+        return F.expr(column.test).cast("boolean")
+    return F.col(quoted(column))
 
 
 def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
@@ -325,10 +312,14 @@ def _refuse_unbuilt(plan: Plan) -> None:
                 "partitions; add sequence=[partition column, offset column]: its order holds in each"
             )
         source = stream.punctuation
-        if isinstance(source, Closing) and not isinstance(source.condition, str):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: closing(…) on Spark takes a boolean column or an SQL condition"
-            )
+        if source is None:
+            continue
+        for read in source.reads(stream).values():
+            if isinstance(read, Condition) and not isinstance(read.test, str):
+                raise InvalidJoin(
+                    f"stream {stream.name!r}: {source.name}(…) on Spark takes a boolean column "
+                    "or an SQL condition; give one of them"
+                )
 
 
 def _answer_type(asked: Aggregate, joined: T.StructType) -> T.DataType:

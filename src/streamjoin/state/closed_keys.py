@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.types import orderable
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Constant, Empty, Pattern, Punctuation, Range, Wildcard
-from streamjoin.state.closed_ranges import ClosedRanges, orderable
+from streamjoin.state.closed_ranges import ClosedRanges
 from streamjoin.state.component import Contents, Holds, StateComponent, agreed
 from streamjoin.state.run import Run
 from streamjoin.state.sorted_runs import CompactionPolicy, KeySet, RunNames, SortedRuns

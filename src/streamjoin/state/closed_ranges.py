@@ -20,17 +20,13 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Ints, Mask
 from streamjoin.columnar.keys import canonical, fixed_width_ints
+from streamjoin.columnar.types import orderable
 from streamjoin.errors import BadInput
 from streamjoin.punctuation import Range
 
 _LOWEST = -(1 << 300)  # beyond every code of a number
 _HIGHEST = 1 << 300
 _EXACT = decimal.Context(prec=100)  # the default context rounds to 28 digits
-
-
-def orderable(dtype: pa.DataType) -> bool:
-    """Whether a range over this key type makes sense."""
-    return not (pa.types.is_nested(dtype) or pa.types.is_null(dtype))
 
 
 def _is_bytes(dtype: pa.DataType) -> bool:

@@ -99,10 +99,10 @@ def test_ranges_partial_and_scheduled_punctuations_are_named() -> None:
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("scheduled punctuations", 2)]
     assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("partial punctuations", 1)]
     told = text(run)
-    assert "1 matched nothing yet; they leave padded when they go" in told
+    assert "1 have no match yet; they leave padded when they are evicted" in told
     assert "passes 1970-01-01 00:01:00 to 1970-01-01 00:01:30; keys" in told
-    assert "1 punctuation waits until all of its 2 partitions have made it; keys 7" in told
-    assert "1 range promised: remembered for good" in told
+    assert "1 punctuation waits until all of its 2 partitions have sent it; keys 7" in told
+    assert "1 range closed: remembered for good" in told
 
 
 def test_what_waits_for_the_purge_says_so() -> None:
@@ -112,7 +112,7 @@ def test_what_waits_for_the_purge_says_so() -> None:
     run.push("a", "k x end\n1 10 false")
     run.push("b", "k y end\n1 - true")
     assert kept(run, 0) == [StateEntries("tuples", 1, keys=("1",))]
-    assert "1 tuple can match nothing any more: they go with the next purge" in text(run)
+    assert "1 tuple can match nothing any more: the next purge evicts them" in text(run)
     assert "1 key closed and not purged yet" in text(run)
 
 

@@ -10,7 +10,7 @@ import pytest
 import streamjoin as sj
 from lab.binary import one_to_many
 from lab.generators.patterns import PATTERN_SCHEMA, clustered, punctuated
-from streamjoin.declare.stream import ordered
+from streamjoin.declare.arrival import ordered
 from streamjoin.demo.auction import auction_join
 from streamjoin.demo.generators.auction import AuctionStreams
 from streamjoin.demo.generators.news import NewsStreams
@@ -206,8 +206,8 @@ def test_keys_that_never_get_their_punctuation_are_told():
     run = one_many().local()
     for step in range(60):
         run.step(steady(step, 300, 5, punctuated=0.7))
-    (said,) = [said for said in run.advice() if "nothing seems to let" in said]
-    share = int(said.split("let ")[1].split(" %")[0])
+    (said,) = [said for said in run.advice() if "nothing seems to evict" in said]
+    share = int(said.split("evict ")[1].split(" %")[0])
     assert 25 <= share <= 35
     # and the model knows that the state grows
     assert run.forecast().rows["one"] == pytest.approx(run.state().rows["one"], rel=MARGIN)

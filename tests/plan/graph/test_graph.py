@@ -17,7 +17,7 @@ AB_FIRST = {"a": 1, "b": 1, "c": sj.Rate(9, rows_per_key=9)}
 
 
 def ends(name: str, columns: str, **declared):
-    """A stream whose promises may leave columns open."""
+    """A stream whose punctuations may leave columns open."""
     over = sj.marked("over", null_is_wildcard=True)
     return stream(name, f"{columns} over:bool", punctuation=over, **declared)
 
@@ -126,7 +126,7 @@ def test_the_slowest_input_below_tells_the_time(way):
 
 
 @in_every_way
-def test_promises_column_by_column(way):
+def test_punctuations_column_by_column(way):
     """<5, *> of b closes x = 5; what it closes of y it does not say."""
     b = ends("b", "x y", key=["x", "y"])
     joined = sj.join(stream("a", "x p", unique=True), b, on="a.x = b.x")
@@ -144,7 +144,7 @@ def test_promises_column_by_column(way):
 
 @unbounded_is_meant
 @in_every_way
-def test_promises_of_a_column_that_is_joined_later_close_nothing_here(way):
+def test_punctuations_of_a_column_that_is_joined_later_close_nothing_here(way):
     b = stream("b", "x y over:bool", key="y", punctuation=sj.marked("over"), unique=False)
     run = Story(sj.join(stream("a", "x p", unique=True), b, on="a.x = b.x"), way)
     run.push("a", "x p\n5 1")
@@ -155,14 +155,14 @@ def test_promises_of_a_column_that_is_joined_later_close_nothing_here(way):
 
 
 def orders(**options) -> sj.Joined:
-    """a(x) and c(y) are unique, b(x, y) promises both: everything is bounded."""
+    """a(x) and c(y) are unique, b(x, y) punctuations both: everything is bounded."""
     a, c = stream("a", "x p", unique=True), stream("c", "y r", unique=True)
     b = ends("b", "x y", key=["x", "y"])
     return sj.join(a, b, c, on="a.x = b.x and b.y = c.y", name="abc", strict=True, **options)
 
 
 @in_every_way
-def test_a_promise_goes_on_to_the_operator_that_joins_its_column(way):
+def test_a_punctuation_goes_on_to_the_operator_that_joins_its_column(way):
     run = Story(orders(rates=AB_FIRST), way)
     run.push("a", "x p\n1 10\n2 20")
     run.push("c", "y r\n7 70\n8 80\n9 90")
@@ -179,7 +179,7 @@ def test_a_promise_goes_on_to_the_operator_that_joins_its_column(way):
 
 
 @in_every_way
-def test_a_promise_waits_while_tuples_it_speaks_of_are_held(way):
+def test_a_punctuation_waits_while_tuples_it_speaks_of_are_held(way):
     run = Story(orders(rates=AB_FIRST), way)
     run.push("c", "y r\n7 70\n8 80")
     run.push("b", "x y\n1 7\n2 8\n3 7")  # no a yet: all are held
@@ -196,7 +196,7 @@ def test_a_promise_waits_while_tuples_it_speaks_of_are_held(way):
 
 
 @in_every_way
-def test_a_promise_goes_on_over_two_operators(way):
+def test_a_punctuation_goes_on_over_two_operators(way):
     a, c, d = (
         stream("a", "x p", unique=True),
         stream("c", "y r", unique=True),
@@ -224,7 +224,7 @@ def test_a_promise_goes_on_over_two_operators(way):
 
 
 @in_every_way
-def test_a_row_that_breaks_a_promise_that_went_on_is_a_violation_there(way):
+def test_a_row_that_breaks_a_punctuation_that_went_on_is_a_violation_there(way):
     run = Story(orders(rates=AB_FIRST), way)
     run.push("a", "x p\n1 10")
     run.punctuate("b", x=sj.ANY, y=7)
@@ -234,7 +234,7 @@ def test_a_row_that_breaks_a_promise_that_went_on_is_a_violation_there(way):
 
 
 @unbounded_is_meant
-def test_propagate_false_passes_no_promise_on():
+def test_propagate_false_passes_no_punctuation_on():
     a, c = stream("a", "x p", unique=True), stream("c", "y r", unique=True)
     b = ends("b", "x y", key=["x", "y"])
     joined = sj.join(a, b, c, on="a.x = b.x and b.y = c.y", rates=AB_FIRST, propagate=False)
@@ -281,7 +281,7 @@ def test_what_shares_a_class_shares_an_operator():
     assert list(joined.plan.steps[:2]) == ["j_1: c ⋈ d on c.y = d.y", "j: a ⋈ b ⋈ j_1 on a.x = b.x = c.x"]
     one = sj.join(a, b, c, on="a.x = b.x and b.x = c.x")
     assert one.plan.steps == ("join: a ⋈ b ⋈ c on a.x = b.x = c.x",)
-    assert one.local().plan.streams[0].inner is None
+    assert one.local().plan.streams[0].upstream is None
 
 
 @unbounded_is_meant
@@ -295,7 +295,7 @@ def test_the_order_that_gives_fewer_intermediate_rows(fast, first):
 
 
 def test_the_order_that_is_bounded():
-    """b closes x: with a first nothing is bounded above; with c first, rows of b and c go by b's promises."""
+    """b closes x: with a first nothing is bounded above; with c first, rows of b and c go by b's ends."""
     b = ends("b", "x y", key="x")
     a, c = stream("a", "x p", unique=True), stream("c", "y r", unique=True)
     joined = sj.join(a, b, c, on="a.x = b.x and b.y = c.y")
@@ -322,7 +322,7 @@ def test_the_columns_of_a_result():
     c = stream("c", "y v over:bool", punctuation=sj.marked("over"))
     joined = sj.join(a, b, c, on="a.x = b.x and b.y = c.y")
     assert joined.plan.spec.emits.names == ["x", "a_v", "y", "c_v"]
-    below = next(one.inner.plan for one in joined.plan.streams if one.inner is not None)
+    below = next(one.upstream.plan for one in joined.plan.streams if one.upstream is not None)
     assert below.spec.emits.names in (["x", "a_v", "y", "_latest"], ["y", "x", "c_v"])
 
 
@@ -365,7 +365,7 @@ REFUSED = {
     "a.x = b.x or b.y = c.y": "is no edge; write edges as",
     "a.x = b.x and a.x = b.y and b.y = c.y": r"makes columns of one input equal \(b: x, y\)",
     "a.x = b.x and b.y = c.text": r"cannot be brought to one type \(b.y int64, c.text string\)",
-    "a.x = b.x and b.y = c.over": "c.over says where or what a row is",
+    "a.x = b.x and b.y = c.over": "c.over is a position or a mark, not data",
     "": "is no edge",
 }
 

@@ -3,7 +3,7 @@
 Every batch is split by bucket and goes through bytes, on every level; what the buckets of a lower operator
 give goes the way it goes on Spark (`spark.chain`), in tasks of some buckets each. Buckets are stored and
 restored now and then. The answer must be that of nested loops, nothing a violation, and after every batch
-exactly those tuples held that one local run holds: event time and promises go on as they do there.
+exactly those tuples held that one local run holds: event time and punctuations go on as they do there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import Results
 from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
+from streamjoin.join.row_intake import RowIntake
 from streamjoin.spark.chain import PROPAGATED, PropagatedPacker, Unpack
+from streamjoin.spark.ingest import PhysicalReads
 from streamjoin.spark.outputs import PUNCTUATIONS, Packed
 from streamjoin.state.codec import decode_batch
 from tests.plan.graph.test_graph_properties import Drawn, Input, _word
@@ -41,14 +43,14 @@ class Level:
 
     def __init__(self, plan: Any, rng: Random) -> None:
         self.plan, self.rng = plan, rng
-        self.below = {i: Level(one.inner.plan, rng) for i, one in enumerate(plan.streams) if one.inner}
+        self.below = {i: Level(one.upstream.plan, rng) for i, one in enumerate(plan.streams) if one.upstream}
         partitions = {i: len(level.joins) for i, level in self.below.items()}
         inputs = [replace(one, partitions=partitions.get(i, 1)) for i, one in enumerate(plan.spec.inputs)]
         self.spec = replace(plan.spec, inputs=tuple(inputs))
         self.joins = [StreamJoin(self.spec) for _ in range(rng.randint(1, 4))]
 
     def intakes(self) -> dict[str, Intake]:
-        """How rows and promises of the streams come in."""
+        """How rows and punctuations of the streams come in."""
         found = (
             {} if not self.below else {k: v for one in self.below.values() for k, v in one.intakes().items()}
         )
@@ -80,15 +82,16 @@ class Level:
         level, stream = self.below[i], self.plan.streams[i]
         spec = self.spec.inputs[i]
         packer = PropagatedPacker(
-            i, stream.name, spec.layout, (0,), stamped=bool(stream.stamps), forwarded=spec.forwarded,
-            places=stream.inner.places, key_types=stream.inner.plan.spec.key_types,
+            i, stream.name, spec.layout, (0,), RowIntake.of(stream, spec.layout, keep_unkeyed=False),
+            PhysicalReads.of(stream),
+            key_positions=stream.upstream.key_positions, key_types=stream.upstream.plan.spec.key_types,
         )  # fmt: skip
         tasks: dict[int, list[pa.RecordBatch]] = {0: []}
         unpack = Unpack(level.spec)
         for bucket, outputs in enumerate(level.step(given)):
             frames = [frame for output in outputs for frame in Packed().frames(output, bucket)]
             for kind, blob in ((int(frame["kind"][0]), frame["blob"][0]) for frame in frames):
-                if kind != PUNCTUATIONS or stream.inner.places is not None:
+                if kind != PUNCTUATIONS or stream.upstream.key_positions is not None:
                     element = unpack._element(kind, bucket, decode_batch(blob))
                     tasks.setdefault(bucket % 2, []).append(_selected(stream, spec, element))
         return [packer.arrivals(pa.concat_batches(each)) if each else Arrivals.nothing(spec.layout)
@@ -116,7 +119,7 @@ def _selected(stream: Any, spec: Any, element: pa.RecordBatch) -> pa.RecordBatch
 
 
 def batches(drawn: Drawn, rng: Random) -> list[dict[str, list[tuple[str, dict[str, Any]]]]]:
-    """The elements cut into batches. Promises of a batch act after its rows, so none stands before a row."""
+    """Elements cut into batches. Punctuations of a batch act after its rows, so none is before a row."""
     found: list[dict[str, list[tuple[str, dict[str, Any]]]]] = [{}]
     left = rng.randint(1, 9)
     for one, element in drawn.order(rng):
@@ -149,8 +152,8 @@ def play(drawn: Drawn, seed: int) -> tuple[Counter[tuple[Any, ...]], sj.Joined]:
             cut = rng.randint(0, len(each))
             given[name] = [intakes[name].arrivals(part) for part in (each.slice(0, cut), each.slice(cut))]
         for name, values in said:
-            patterns = [sj.punctuation.pattern(values[c]) for c in intakes[name].stream.speaks_of]
-            given[name].append(intakes[name].said(patterns))
+            patterns = [sj.punctuation.pattern(values[c]) for c in intakes[name].stream.punctuated_columns]
+            given[name].append(intakes[name].from_patterns(patterns))
         outputs = [one for each in level.step(given) for one in each]
         answer.update(row for one in outputs if isinstance(one, Results) for row in rows(one.rows))
         local.step(tables)
@@ -180,6 +183,6 @@ def test_buckets_together_are_one_join() -> None:
     assert [seed for seed in range(16) if right(seed) is False] == []
 
 
-def test_planted_a_promise_goes_on_when_one_bucket_has_passed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_a_punctuation_goes_on_when_one_bucket_has_passed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartialPunctuations, "fulfilled", lambda self, keys, at: (keys, None))
     assert any(right(seed) is False for seed in range(200))

@@ -1,6 +1,6 @@
 """Joins without one common key on conforming streams: chains, stars and mixed graphs of 3 to 5 inputs, with
-windows, lateness, unique keys and promises. They equal nested loops over all rows, whatever the batches, the
-interleaving, the crashes and the order of operators.
+windows, lateness, unique keys and punctuations. They equal nested loops over all rows, whatever the batches,
+the interleaving, the crashes and the order of operators.
 
 Hypothesis chooses the seed from which graph, data and schedule are drawn; it is in the failing example.
 """
@@ -42,7 +42,7 @@ moderate = settings(
 
 @dataclass
 class Input:
-    """One stream: what is declared of it, and its rows and promises in the order in which they come."""
+    """One stream: what is declared of it, and its rows and punctuations in the order in which they come."""
 
     name: str
     columns: list[str]  # that may be joined on
@@ -88,7 +88,7 @@ class Drawn:
         return [tuple(rng.choice(self.inputs[i].columns) for i in edge) for edge in found]
 
     def _fill(self, one: Input) -> None:
-        """Rows whose times conform, and promises after the last row that they speak of."""
+        """Rows whose times conform, and punctuations after the last row that they speak of."""
         rng, declared = self.rng, one.declared
         lateness = int(declared.get("lateness", "0").split()[0])
         seen: set[tuple[int, ...]] = set()
@@ -298,7 +298,7 @@ def test_planted_the_fastest_input_below_tells_the_time(monkeypatch) -> None:
     assert first_failure() is not None
 
 
-def test_planted_promises_go_on_while_tuples_they_speak_of_are_held(monkeypatch) -> None:
+def test_planted_punctuations_go_on_while_tuples_they_speak_of_are_held(monkeypatch) -> None:
     monkeypatch.setattr(
         ForwardedPunctuations, "_stored", lambda self, side, named, values: np.zeros(len(values[0]), bool)
     )

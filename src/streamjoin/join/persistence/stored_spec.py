@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
-from streamjoin.declare.stream import Arrival, Clustered, Ordered
+from streamjoin.declare.arrival import Arrival, Clustered, Ordered
 from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS
 from streamjoin.join.group_spec import Aggregate, Grouping
 from streamjoin.join.join_type import join_type

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from streamjoin.declare.stream import duration_text
+from streamjoin.declare.durations import duration_text
 from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, ServiceForecast
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.enrich.segments import SEGMENT_BYTES, StagedVersion

@@ -203,9 +203,9 @@ def _check_inputs(stream: Any, tables: Sequence[Any]) -> None:
 
 def _check_stream(stream: Stream) -> None:
     """Refuse what a stream declares for other joins."""
-    if stream.inner is not None:
+    if stream.upstream is not None:
         raise InvalidJoin(
-            f"stream {stream.name!r} is the join {stream.inner.join!r}; to enrich it give its results: "
+            f"stream {stream.name!r} is the join {stream.upstream.join!r}; to enrich it give its results: "
             "sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
         )
     for what, (silent, instead) in _OF_STREAM.items():

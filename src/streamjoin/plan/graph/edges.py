@@ -1,8 +1,8 @@
-"""Joins without one common key: which columns are equal, read from edges such as `a.x = b.x`.
+"""Join graph: the equivalence classes of columns, read from edges such as `a.x = b.x`.
 
-Columns that edges connect, over however many steps, are one *class*: they have one value in a result.
+Columns that edges connect, over any number of steps, are one *class*: they have one value in a result.
 Worked case: `a.x = b.x and b.x = c.x and c.y = d.y` has the classes {a.x, b.x, c.x} and {c.y, d.y}. Inputs
-can be joined when they share a class; what they share is the key of the operator that joins them.
+can be joined when they share a class; the shared classes are the key of the operator that joins them.
 
 A class stands once in the result, under the name of its column in the first input that has it. Result
 columns do not depend on the order of operators: inputs as declared, of each first the classes that are new,
@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from streamjoin.columnar.types import common_type
-from streamjoin.declare.stream import Marked, Stream
+from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
 
 STAMPS = ("_latest", "_until")  # hidden columns of results on their way into the next operator
@@ -28,17 +28,17 @@ _EDGE = re.compile(f"{_COLUMN}={_COLUMN}")
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 _WRITE = 'write edges as on="a.x = b.x and b.y = c.y", or as a list of such equations'
 
-Place = tuple[int, str]  # the number of an input and a column of it
+InputColumn = tuple[int, str]  # the number of an input and a column of it
 
 
 @dataclass(frozen=True)
-class Class:
+class ColumnClass:
     """Columns of several inputs that are equal in every result: by the number of the input."""
 
     columns: Mapping[int, str]
 
     @property
-    def first(self) -> Place:
+    def first(self) -> InputColumn:
         """The column that names it."""
         return min(self.columns.items())
 
@@ -48,7 +48,7 @@ class Graph:
     """Inputs and the classes that connect them."""
 
     streams: tuple[Stream, ...]
-    classes: tuple[Class, ...]
+    classes: tuple[ColumnClass, ...]
 
     def of_input(self, number: int) -> frozenset[int]:
         """The numbers of the classes that an input has a column of."""
@@ -59,23 +59,23 @@ class Graph:
         stream = self.streams[number]
         joined = {one.columns.get(number) for one in self.classes}
         chosen = stream.schema.names if stream.columns is None else stream.columns
-        return [name for name in chosen if name not in joined and name not in _beside_data(stream)]
+        return [name for name in chosen if name not in joined and name not in stream.hidden_columns]
 
     @cached_property
-    def names(self) -> dict[Place, str]:
+    def names(self) -> dict[InputColumn, str]:
         """The result's name of each column that is in it, in the result's order; of a class its first."""
         first = {one.first for one in self.classes}
-        places: list[Place] = []
+        members: list[InputColumn] = []
         for i, stream in enumerate(self.streams):
-            places += [(i, name) for name in stream.schema.names if (i, name) in first]
-            places += [(i, name) for name in self.others(i)]
-        seen = Counter(name for _, name in places)
+            members += [(i, name) for name in stream.schema.names if (i, name) in first]
+            members += [(i, name) for name in self.others(i)]
+        seen = Counter(name for _, name in members)
         keys = Counter(name for _, name in first)
         found = {
             (i, name): name
             if seen[name] == 1 or ((i, name) in first and keys[name] == 1)
             else f"{self.streams[i].name}_{name}"
-            for i, name in places
+            for i, name in members
         }
         _check_result(list(found.values()))
         return found
@@ -107,11 +107,11 @@ def _texts(on: Any) -> list[str]:
     return [edge for text in texts for edge in _AND.split(text)]
 
 
-def _edge(text: str, streams: Sequence[Stream]) -> tuple[Place, Place]:
+def _edge(text: str, streams: Sequence[Stream]) -> tuple[InputColumn, InputColumn]:
     found = _EDGE.fullmatch(text)
     if found is None:
         raise InvalidJoin(f"on= has {text.strip()!r}, which is no edge; {_WRITE}")
-    left, right = (_place(text, found.group(at), found.group(at + 1), streams) for at in (1, 3))
+    left, right = (_input_column(text, found.group(at), found.group(at + 1), streams) for at in (1, 3))
     if left[0] == right[0]:
         name = streams[left[0]].name
         raise InvalidJoin(
@@ -121,7 +121,7 @@ def _edge(text: str, streams: Sequence[Stream]) -> tuple[Place, Place]:
     return left, right
 
 
-def _place(text: str, stream: str, column: str, streams: Sequence[Stream]) -> Place:
+def _input_column(text: str, stream: str, column: str, streams: Sequence[Stream]) -> InputColumn:
     names, column = [one.name for one in streams], column.strip("`")
     if stream not in names:
         raise InvalidJoin(f"on= has {text.strip()!r}, but no stream {stream!r}; there are {', '.join(names)}")
@@ -132,39 +132,35 @@ def _place(text: str, stream: str, column: str, streams: Sequence[Stream]) -> Pl
             f"on= has {text.strip()!r}, but {stream} has no column {column!r}; "
             f"it has {', '.join(own.schema.names)}"
         )
-    if column in _beside_data(own):
+    if column in own.hidden_columns:
         raise InvalidJoin(
-            f"on= has {text.strip()!r}, but {stream}.{column} says where or what a row is, not its data; "
+            f"on= has {text.strip()!r}, but {stream}.{column} is a position or a mark, not data; "
             "join on another column, or on a copy of it"
         )
     return number, column
 
 
-def _beside_data(stream: Stream) -> tuple[str, ...]:
-    """Columns that say where a row stands, or that it is none."""
-    source = stream.punctuation
-    return (*stream.sequence, source.column) if isinstance(source, Marked) else stream.sequence
-
-
-def _classes(edges: Sequence[tuple[Place, Place]], streams: Sequence[Stream]) -> tuple[Class, ...]:
-    """The places that edges connect, over any number of steps, by their first place."""
-    found: list[set[Place]] = []
+def _classes(
+    edges: Sequence[tuple[InputColumn, InputColumn]], streams: Sequence[Stream]
+) -> tuple[ColumnClass, ...]:
+    """The columns that edges connect, over any number of steps, by their first column."""
+    found: list[set[InputColumn]] = []
     for edge in edges:
         joined = set(edge).union(*(one for one in found if one & set(edge)))
         found = [one for one in found if not one & joined] + [joined]
-    for places in found:
-        numbers = Counter(number for number, _ in places)
-        if len(numbers) < len(places):
+    for members in found:
+        numbers = Counter(number for number, _ in members)
+        if len(numbers) < len(members):
             number = max(numbers, key=lambda each: numbers[each])
-            twice = sorted(name for each, name in places if each == number)
+            twice = sorted(name for each, name in members if each == number)
             raise InvalidJoin(
                 f"on= makes columns of one input equal ({streams[number].name}: {', '.join(twice)}); filter "
                 "such rows before the join and name one of the columns, or leave an edge out"
             )
-    return tuple(Class(dict(sorted(places))) for places in sorted(found, key=min))
+    return tuple(ColumnClass(dict(sorted(members))) for members in sorted(found, key=min))
 
 
-def _check_class(streams: Sequence[Stream], one: Class) -> None:
+def _check_class(streams: Sequence[Stream], one: ColumnClass) -> None:
     """Whether its columns have a common type."""
     own = [(streams[i], name) for i, name in one.columns.items()]
     common_type(

@@ -1,8 +1,8 @@
-"""Which operators a join without one common key is made of, and in which order: by estimated cost.
+"""Join ordering: the tree of operators of a join without one common key, chosen by estimated cost.
 
-First counts how many inputs of all operators have tuples that nothing bounds, then how many have promises
-that nothing lets forget, then rows: those held an hour after the start (`plan.cost`) and those that lower
-operators give the next ones in that hour. All trees are compared for up to six inputs; beyond, the cheapest
+The cost is lexicographic: inputs of all operators whose tuples are not bounded, then inputs whose closed
+keys are not, then rows: those stored an hour after the start (`plan.cost`) and the intermediate results
+of that hour. All trees are compared for up to six inputs; beyond, the cheapest
 next operator is taken each time.
 
 An operator is expected to give keys/s × the rows per key of each input, with the keys/s of the input that
@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamjoin.declare.stream import Inner, Stream
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
-from streamjoin.plan.chain import inner_of
+from streamjoin.plan.chain import upstream_of
 from streamjoin.plan.cost import Rate, predict
 from streamjoin.plan.graph.edges import Graph, graph_of
 from streamjoin.plan.graph.tree import Lift, Planner, Tree, grow, leaves, shared_memory
@@ -39,20 +40,20 @@ Rates = Mapping[str, Rate | float]
 
 @dataclass(frozen=True, order=True)
 class Cost:
-    """Inputs with tuples that nothing bounds, inputs with such promises, and rows; less is better."""
+    """Inputs with unbounded tuples, inputs with unbounded closed keys, and rows; less is better."""
 
     unbounded: int = 0
-    remembered: int = 0
+    closed_keys: int = 0
     rows: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.unbounded + other.unbounded, self.remembered + other.remembered, self.rows + other.rows
+            self.unbounded + other.unbounded, self.closed_keys + other.closed_keys, self.rows + other.rows
         )
 
     def __str__(self) -> str:
-        free = f"{self.unbounded} inputs that nothing bounds, " if self.unbounded else ""
-        return f"{free}{self.rows:,.0f} rows held or handed on in the first hour"
+        free = f"{self.unbounded} unbounded inputs, " if self.unbounded else ""
+        return f"{free}{self.rows:,.0f} rows stored or emitted to the next operator in the first hour"
 
 
 def plan_edges(
@@ -161,10 +162,10 @@ def _costs(graph: Graph, options: JoinOptions, rates: Rates) -> Callable[[Tree],
     return cost
 
 
-def _alone(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, None]:
+def _alone(plan: Plan, key: tuple[str, ...]) -> tuple[UpstreamJoin, None]:
     """A plan's results as an input, where nothing is to run."""
     plan = replace(plan, spec=replace(plan.spec, feeds_join=True))
-    return inner_of(plan, plan.options.name, key, _DECLARED), None
+    return upstream_of(plan, plan.options.name, key, _DECLARED), None
 
 
 def rates_of(plan: Plan, rates: Rates) -> dict[str, Rate]:
@@ -174,8 +175,8 @@ def rates_of(plan: Plan, rates: Rates) -> dict[str, Rate]:
         given = rates.get(stream.name)
         if given is not None:
             found[stream.name] = given if isinstance(given, Rate) else Rate(given)
-        elif stream.inner is not None:
-            found[stream.name] = _result(stream.inner.plan, rates_of(stream.inner.plan, rates))
+        elif stream.upstream is not None:
+            found[stream.name] = _result(stream.upstream.plan, rates_of(stream.upstream.plan, rates))
         else:
             found[stream.name] = (
                 Rate(1) if stream.unique else Rate(10, rows_per_key=10, open_for="10 minutes")

@@ -1,15 +1,15 @@
-"""A join without one common key as operators over operators, and the plan of each of them.
+"""Operator tree: a join without one common key as operators over operators, and the plan of each.
 
 A `Tree` is an input, or an operator over trees that share exactly the classes of its key, pairwise. Worked
 case: a.x = b.x and b.y = c.y is (a ⋈x b) ⋈y c or a ⋈x (b ⋈y c). `grow` gives every way to begin or go on:
 as many inputs as possible in one operator. `Planner` makes the plans from the leaves up.
 
-What is declared of an input beside its times is about its `key=`. In an operator with the same key it is
-used as it is. In another, unique= and arrival= say nothing, and of its promises those count that leave open
-all columns but the operator's key: `<5, *>` of (x, y) where x is joined.
+Constraints on an input other than its times are on its `key=`. In an operator with the same key they
+apply as they are. In another, unique= and arrival= do not apply, and a punctuation closes keys if it has
+wildcards for all columns but the operator's key: `<5, *>` of (x, y) where x is joined.
 
-Results on their way into the next operator carry what the whole result needs and, where event time counts,
-the two stamps that keep windows exact (`columnar.window`).
+Results on their way into the next operator have the columns that the whole result needs and, where event
+time counts, the two stamps that keep windows exact (`columnar.window`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.declare.stream import Control, Inner, Marked, Stream
+from streamjoin.declare.stream import Stream
+from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.plan.graph.edges import STAMPS, Graph
-from streamjoin.plan.planner import JoinOptions, Part, Plan, plan_join
+from streamjoin.plan.planner import JoinOptions, OperatorColumns, Plan, plan_join
 
 Keys = tuple[tuple[int, ...], ...]  # of several operators, by classes
 
-# What the results of a plan are as an input with this key: what is taken over, and on Spark their DataFrame.
-Lift = Callable[[Plan, tuple[str, ...]], tuple[Inner, Any]]
+# The results of a plan as an input with this key: the upstream join, and on Spark their DataFrame.
+Lift = Callable[[Plan, tuple[str, ...]], tuple[UpstreamJoin, Any]]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Planner:
         options = replace(self.options, name=names[tree], zoned=_zoned(self.graph.streams))
         if not last:
             options = replace(options, where=None)
-        part_of = Part(tuple(columns), () if last else self.stamps(tree), shown)
+        part_of = OperatorColumns(tuple(columns), () if last else self.stamps(tree), shown)
         return replace(plan_join(streams, options, part_of), steps=(f"part of join {self.options.name}",))
 
     def leaf(self, number: int, key: tuple[int, ...], above: Keys) -> Stream:
@@ -111,24 +112,28 @@ class Planner:
         seen = replace(stream, key=columns, columns=(*further, *self.graph.others(number)))
         if set(columns) == set(stream.key):
             return _reordered(seen, stream)
-        marked = stream.punctuation if isinstance(stream.punctuation, Marked) else None
-        inner = None if stream.inner is None else replace(stream.inner, places=None)
+        source = stream.punctuation
         changed = replace(
-            seen, unique=False, arrival=None, punctuation=marked, punctuated=stream.key, inner=inner
+            seen,
+            unique=False,
+            arrival=None,
+            punctuation=source if source is not None and source.has_own_rows else None,
+            punctuation_key=stream.key,
+            upstream=None if stream.upstream is None else replace(stream.upstream, key_positions=None),
         )
         named = {
             i: one.columns[number] for i, one in enumerate(classes) if one.columns.get(number) in stream.key
         }
-        return self._carrying(changed, named, above)
+        return self._forwarding(changed, named, above)
 
-    def _carrying(self, stream: Stream, named: dict[int, str], above: Keys) -> Stream:
-        """With what promises that name these classes can say to later operators."""
+    def _forwarding(self, stream: Stream, named: dict[int, str], above: Keys) -> Stream:
+        """With the keys of later operators that punctuations naming these classes can close."""
         later = [tuple(named[each] for each in key) for key in above if named.keys() >= {*key}]
         useful = tuple(names for names in later if not set(names) <= set(stream.key))
         if not useful or not self.options.propagate:
             return stream
         forwarded = tuple(dict.fromkeys(name for names in useful for name in names if name not in stream.key))
-        return replace(stream, forwarded=forwarded, later=useful)
+        return replace(stream, forwarded=forwarded, later_keys=useful)
 
     def results(self, tree: Tree, plan: Plan, keys: Keys) -> Stream:
         """The results of an operator as an input of the one with the first key; the others follow later."""
@@ -137,8 +142,8 @@ class Planner:
         below = [self.graph.streams[i] for i in tree.inputs]
         windows = [stream.window_us for stream in below if stream.window_us is not None]
         stamps = plan.spec.stamps
-        inner, frame = self.lift(plan, columns)
-        passes = self._passes(tree, plan, key)
+        upstream, frame = self.lift(plan, columns)
+        propagates = self._propagates(tree, plan, key)
         stream = Stream(
             plan.options.name,
             plan.spec.emits,
@@ -148,27 +153,26 @@ class Planner:
             lateness_us=0 if len(stamps) == 2 else None,
             on_violation="keep" if any(stream.on_violation == "keep" for stream in below) else "drop",
             stamps=stamps,
-            inner=replace(inner, passes=passes),
+            upstream=replace(upstream, propagates=propagates),
             source=frame,
         )
         if not any(one.forwarded for one in plan.spec.inputs):
             return stream
         named = {each: self.graph.class_name(each) for each in tree.classes}
-        stream = replace(stream, punctuated=columns)
-        carrying = self._carrying(stream, named, above)
-        return replace(carrying, punctuated=(*columns, *carrying.forwarded))
+        stream = self._forwarding(replace(stream, punctuation_key=columns), named, above)
+        return replace(stream, punctuation_key=(*columns, *stream.forwarded))
 
-    def _passes(self, tree: Tree, plan: Plan, key: tuple[int, ...]) -> str | None:
-        """Whose promises close keys of the results: an input's that can name just these columns.
+    def _propagates(self, tree: Tree, plan: Plan, key: tuple[int, ...]) -> str | None:
+        """Which punctuations close keys of the results: those of an input that can name just these columns.
 
-        They go on when its tuples have gone, so those must be bounded.
+        They are propagated when its tuples are evicted, so these must be bounded.
         """
         for part, stream, bound in zip(tree.parts, plan.streams, plan.bounds, strict=True):
             if not (bound.tuples and stream.forwarded and stream.uses_punctuations):
                 continue
             if part.parts:
-                inner: Inner = stream.inner  # type: ignore[assignment]  # what is below an operator is one
-                found = self._passes(part, inner.plan, key)
+                upstream: UpstreamJoin = stream.upstream  # type: ignore[assignment]  # an operator's result
+                found = self._propagates(part, upstream.plan, key)
                 if found is not None:
                     return found
                 continue
@@ -193,18 +197,21 @@ class Planner:
 
 
 def _can_name(stream: Stream, columns: set[str | None]) -> bool:
-    """Whether a marked row can name just these columns."""
-    source, known = stream.punctuation, {*stream.speaks_of}
-    return isinstance(source, Marked) and (columns == known or (columns < known and source.null_is_wildcard))
+    """Whether a punctuation row can name just these columns."""
+    source, known = stream.punctuation, {*stream.punctuated_columns}
+    if source is None or not source.has_own_rows:
+        return False
+    return columns == known or (columns < known and source.null_is_wildcard)
 
 
 def _reordered(seen: Stream, declared: Stream) -> Stream:
-    """With the places of what it takes over from a join in the order of its key here."""
-    inner = declared.inner
-    if inner is None or inner.places is None:
+    """With the key positions of its upstream join in the order of its key here."""
+    upstream = declared.upstream
+    if upstream is None or upstream.key_positions is None:
         return seen
-    place = dict(zip(declared.key, inner.places, strict=True))
-    return replace(seen, inner=replace(inner, places=tuple(place[name] for name in seen.key)))
+    position = dict(zip(declared.key, upstream.key_positions, strict=True))
+    positions = tuple(position[name] for name in seen.key)
+    return replace(seen, upstream=replace(upstream, key_positions=positions))
 
 
 def _zoned(streams: Iterable[Stream]) -> bool:
@@ -212,8 +219,8 @@ def _zoned(streams: Iterable[Stream]) -> bool:
     types = []
     for stream in streams:
         types += [] if stream.time is None else [stream.type_of(stream.time)]
-        source = stream.punctuation
-        types += [source.type_of(source.time)] if isinstance(source, Control) else []
+        control = stream.control
+        types += [] if control is None else [control.type_of(control.time)]
     return any(pa.types.is_timestamp(dtype) and dtype.tz is not None for dtype in types)
 
 

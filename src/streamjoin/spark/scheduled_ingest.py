@@ -1,7 +1,7 @@
-"""Rows of a control source as the packer wants them: one promise each, hashed as the data is.
+"""Scheduled ingest: rows of a control stream as one scheduled punctuation each, hashed as the data is.
 
 Lists are exploded here, before hashing: only the JVM computes the hash that the data has. A null list is
-a wildcard, so it is kept as one null; an empty list promises nothing, and a null inside one nothing more.
+a wildcard, so it is kept as one null; an empty list closes nothing, and neither does a null inside a list.
 A range from a value to itself is that value, and has its hash.
 """
 
@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streamjoin.declare.stream import ControlForm
+from streamjoin.declare.control import KeyForm
 from streamjoin.spark.columns import normal, quoted
 
 
-def punctuations_of_control(
-    frame: DataFrame, keys: Sequence[tuple[str, T.DataType, ControlForm]], time: Any
+def scheduled_punctuations(
+    frame: DataFrame, keys: Sequence[tuple[str, T.DataType, KeyForm]], time: Any
 ) -> DataFrame:
-    """Columns h, t, k0…, and f, g (the ends) where a key column is promised by ranges."""
+    """Columns h, t, k0…, and f, g (the ends) where a key column is closed by ranges."""
     columns = [time.alias("t")]
     lists: dict[str, T.DataType] = {}
     for i, (name, dtype, form) in enumerate(keys):

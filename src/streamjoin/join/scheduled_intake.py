@@ -1,11 +1,11 @@
-"""Rows of a control source become promises that wait for their time.
+"""Scheduled intake: rows of a control stream become punctuations that act once the watermark passes them.
 
-A row speaks of each key column by a value, by a list of values or by a range with both ends; a null
-value is a wildcard, a null end is missing. Lists are taken apart, so that a row with the lists {1, 2}
-and {"a", "b"} is four single keys; an empty list and a range whose ends are crossed promise nothing. A
-null inside a list is passed over: a null key never joins.
+A row has for each key column a value, a list of values or a range with both ends; a null value is a
+wildcard, a null end is missing. Lists are expanded, so that a row with the lists {1, 2} and {"a", "b"} is
+four single keys; an empty list and a range whose ends are crossed close nothing. A null inside a list is
+ignored: a null key never joins.
 
-`Promised` is the form after that, the same for both runtimes; on Spark the JVM brings rows to it.
+`ScheduledColumn` is the form after that, the same for both runtimes; on Spark the JVM expands the lists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from streamjoin.columnar.batch import Ints, Layout
 from streamjoin.columnar.keys import canonical, equal, hash_keys, valid
 from streamjoin.columnar.match import expand
-from streamjoin.declare.stream import Control, Stream
+from streamjoin.declare.control import Control
+from streamjoin.declare.stream import Stream
 from streamjoin.errors import BadInput
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import read_as
@@ -31,10 +32,10 @@ from streamjoin.state.closed_keys import KeyPatterns
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
-    """One key column of promises: a single value where there is one, else the ends of a range.
+class ScheduledColumn:
+    """One key column of scheduled punctuations: a value where there is one, else the ends of a range.
 
-    Without `low` and `high` the column knows no ranges, and a null value is a wildcard.
+    Without `low` and `high` the column has no ranges, and a null value is a wildcard.
     """
 
     value: Any
@@ -48,8 +49,10 @@ class Promised:
         return ANY if self.low is None else simplify(between(self.low[row].as_py(), self.high[row].as_py()))
 
 
-def scheduled_arrivals(layout: Layout, columns: Sequence[Promised], hashes: Any, time: Ints) -> Arrivals:
-    """Promises with their times as arrivals: single keys apart from the others."""
+def scheduled_arrivals(
+    layout: Layout, columns: Sequence[ScheduledColumn], hashes: Any, time: Ints
+) -> Arrivals:
+    """Punctuations with their times as arrivals: single keys apart from patterns."""
     values = [column.value for column in columns]
     single = valid(values)
     rows = pa.array(np.flatnonzero(single))
@@ -67,20 +70,20 @@ def scheduled_arrivals(layout: Layout, columns: Sequence[Promised], hashes: Any,
 
 
 def check_times(micros: Any, stream: str, column: str) -> Ints:
-    """The times of control rows; a promise without one is refused."""
+    """The times of control rows; a punctuation without one is refused."""
     if micros.null_count:
         row = int(np.flatnonzero(~valid([micros]))[0])
         raise BadInput(
             f"stream {stream!r}: row {row} of its control source has no {column!r}; "
-            "give every promise the time after which it acts"
+            "give every punctuation the time after which it acts"
         )
     times: Ints = micros.to_numpy()
     return times
 
 
 @dataclass(frozen=True)
-class ControlIntake:
-    """Turns control tables of one stream into arrivals, where no JVM does it."""
+class ScheduledIntake:
+    """Turns control tables of one stream into arrivals, in local runs."""
 
     stream: Stream
     source: Control
@@ -88,7 +91,7 @@ class ControlIntake:
     hash: Callable[[Sequence[Any]], Ints] = hash_keys
 
     def arrivals(self, table: pa.Table | pa.RecordBatch) -> Arrivals:
-        """One table of promises."""
+        """One table of scheduled punctuations."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
@@ -102,22 +105,24 @@ class ControlIntake:
         hashes = pa.array(self.hash([column.value for column in columns]))
         return scheduled_arrivals(self.layout, columns, hashes, times[rows])
 
-    def _columns(self, table: pa.Table) -> tuple[Ints, list[Promised]]:
-        """The key columns with lists taken apart, and from which row of the table each promise comes."""
+    def _columns(self, table: pa.Table) -> tuple[Ints, list[ScheduledColumn]]:
+        """The key columns with lists expanded, and the row of the table that each punctuation comes from."""
         forms = [
             self.source.form(name, dtype)
             for name, dtype in zip(self.stream.key, self.layout.key_types, strict=True)
         ]
         rows: Ints = np.arange(len(table))
-        found: list[Promised] = []
-        chosen: list[Ints | None] = []  # for each column: which of its values each promise has; None: rows
+        found: list[ScheduledColumn] = []
+        chosen: list[
+            Ints | None
+        ] = []  # for each column: which of its values each punctuation has; None: rows
         for name, dtype, form in zip(self.stream.key, self.layout.key_types, forms, strict=True):
             if form == "list":
                 start, count, values = _elements(self._column(table, name, pa.list_(dtype)))
                 parent, element = expand(start[rows], count[rows])
                 rows = rows[parent]
                 chosen = [each if each is None else each[parent] for each in chosen]
-                found.append(Promised(canonical(values)))
+                found.append(ScheduledColumn(canonical(values)))
                 chosen.append(element)
                 continue
             found.append(
@@ -127,13 +132,13 @@ class ControlIntake:
         picks = [pa.array(rows if each is None else each) for each in chosen]
         return rows, [_take(column, pick) for column, pick in zip(found, picks, strict=True)]
 
-    def _value(self, table: pa.Table, name: str, dtype: pa.DataType) -> Promised:
-        return Promised(canonical(self._column(table, name, dtype)))
+    def _value(self, table: pa.Table, name: str, dtype: pa.DataType) -> ScheduledColumn:
+        return ScheduledColumn(canonical(self._column(table, name, dtype)))
 
-    def _range(self, table: pa.Table, name: str, dtype: pa.DataType) -> Promised:
+    def _range(self, table: pa.Table, name: str, dtype: pa.DataType) -> ScheduledColumn:
         low, high = (canonical(self._column(table, f"{name}_{end}", dtype)) for end in ("from", "to"))
         one = valid([low, high]) & equal(low, high)
-        return Promised(pc.if_else(pa.array(one), low, pa.nulls(len(low), dtype)), low, high)
+        return ScheduledColumn(pc.if_else(pa.array(one), low, pa.nulls(len(low), dtype)), low, high)
 
     def _column(self, table: pa.Table, name: str, dtype: pa.DataType) -> Any:
         if name not in table.column_names:
@@ -158,6 +163,6 @@ def _elements(lists: Any) -> tuple[Ints, Ints, Any]:
     return np.cumsum(count) - count, count, values
 
 
-def _take(column: Promised, rows: Any) -> Promised:
+def _take(column: ScheduledColumn, rows: Any) -> ScheduledColumn:
     ends = [None if end is None else end.take(rows) for end in (column.low, column.high)]
-    return Promised(column.value.take(rows), *ends)
+    return ScheduledColumn(column.value.take(rows), *ends)
