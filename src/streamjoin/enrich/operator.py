@@ -270,8 +270,8 @@ class EnrichJoin:
         for cut in bounded_slices(count, limit=self.spec.frame_rows):
             parent, theirs = expand(start[cut], count[cut])
             self.counts.results += len(theirs)
-            told = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
-            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, told)
+            versions = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
+            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, versions)
 
     def unmatched(self, tuples: Batch, rows: Ints, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Tuples that have no table row in a version: they leave, or wait for a row that comes late."""
