@@ -184,7 +184,7 @@ def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
     """As in the paper always; where segments are in order, when memory is short."""
     join = EnrichJoin(PLENTY, Table((1, 2, 3, 4), ordered=ordered))
     for number in range(70):
-        join.short_at = join.clock
+        join.admission.short_at = join.clock
         keys = [1] * 20 + [2] if number < 30 else [2, 3]
         fed(join, tuples(keys, 30 * number), 1)
         if number == 29:
@@ -214,7 +214,7 @@ def test_a_value_that_pays_is_cached_although_others_have_taken_the_spare_memory
     for number in range(4):
         keys = [*range(400), *[frequent] * 50]
         told([*join.process(tuples(keys, 450 * number)), *join.step()])
-    assert not join.is_short
+    assert not join.admission.is_short
     assert frequent in cached(join)
 
 

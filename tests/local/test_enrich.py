@@ -61,7 +61,7 @@ def test_the_example_of_the_page_does_what_it_says():
     assert rows(names["results"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
 
 
-def test_rows_of_a_stream_get_the_columns_of_their_master_row():
+def test_rows_of_a_stream_get_the_columns_of_their_table_row():
     story = Story(table_of("id city\n1 Rome\n2 Oslo"))
     assert story.push("id item\n1 tea\n2 rice\n3 soap") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
     assert story.push("id item\n2 figs") == [(2, "figs", "Oslo")]

@@ -131,9 +131,9 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     assert Counter(row[:-1] for row in second.elements()) == batch_join(tables[2:], versions[1], left=True)
     run(joined(), checkpoint)  # no more rows: ticks only
     [state] = join_states(spark, Checkpoint.at(checkpoint))
-    held = state.to_json()["held"]
-    assert held["waiting"] == {second_id: 0}
-    assert (held["rows"], held["cache_rows"] > 0) == (
+    size = state.to_json()["state"]
+    assert size["waiting"] == {second_id: 0}
+    assert (size["rows"], size["cache_rows"] > 0) == (
         sum(len(table["k"].drop_null()) for table in tables),
         True,
     )

@@ -66,7 +66,7 @@ def test_of_a_batch_nobody_waits_for_ever(frame: DataFrame, tmp_path: Path):
     }
 
 
-def test_a_streaming_dataframe_is_no_master_data(spark: SparkSession, frame: DataFrame):
+def test_a_streaming_dataframe_is_no_table(spark: SparkSession, frame: DataFrame):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(sj.InvalidJoin, match=r"is a streaming DataFrame; declare it with sj.stream"):
         sj.table(stream, name="m", key="value", memory="1 MB")

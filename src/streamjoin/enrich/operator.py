@@ -25,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.assemble import assemble, pad
-from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask, concat
+from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask
 from streamjoin.columnar.match import bounded_slices, expand
-from streamjoin.enrich.cache import CachedValues, Floats, TableCache
+from streamjoin.enrich.admission import CacheAdmission
+from streamjoin.enrich.cache import TableCache
 from streamjoin.enrich.paper_scan import PaperScan
 from streamjoin.enrich.scan import OrderedScan, Scan
 from streamjoin.enrich.spec import EnrichCounters, EnrichSpec, MemoryDivision, StagedRows
@@ -37,12 +38,7 @@ from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
 __all__ = ["EnrichCounters", "EnrichJoin", "EnrichSpec", "MemoryDivision", "StagedRows"]
 
-_EVICTION_CYCLES = 10
-_EVICTION_STEPS = 50  # batches between evictions from a full cache, at least: each rewrites its runs
 _COUNTED_EVERY = 8
-_CACHE_SHARE = 0.9  # of the memory beside a segment: the rest is for tuples that wait within a batch
-_WAITING_SHARE = 0.02  # of the memory is kept for waiting tuples, whatever pays
-_SHRINK_TO = 0.8  # of the cache limit, when the least frequent values are evicted
 # Few tombstones are allowed: compaction frees the memory of evicted values.
 _COMPACTION = CompactionPolicy(fanout=8, run_bytes=8 << 20, tombstone_share=0.02)
 
@@ -58,14 +54,11 @@ class EnrichJoin:
         self.counts = EnrichCounters()
         self.clock = 0  # segments scanned or skipped
         self.steps = 0  # batches
-        self.shrunk_at = (0, 0)  # clock and steps at the last eviction from a full cache
         self.latest_us: int | None = None
         self.tuple_bytes = spec.waiting_bytes(20)
         self.looks_up = False  # whether the last waiting keys were looked up, not scanned for
-        self.short_at: int | None = None  # when memory was last short
-        self.waited_bytes = (0, 0)  # the most bytes of waiting tuples, in the last cycle and in this one
         self.scans: list[Scan] = []
-        self._entering: list[tuple[Batch, Batch, Ints, Ints]] = []
+        self.admission = CacheAdmission(self)
         self._retried: list[Batch] = []
         self.use(table)
 
@@ -114,7 +107,7 @@ class EnrichJoin:
                 )
                 if self.looks_up:
                     yield from scan.answer_all(self)
-                    self._into_cache()
+                    self.admission.flush()
             yield from self._read(scan, share)
         self._forget_old_versions()
         yield from self._retry()
@@ -164,14 +157,12 @@ class EnrichJoin:
 
     def division(self) -> MemoryDivision:
         """How the memory is used now."""
-        entering = [batch for rows, absent, *_ in self._entering for batch in (rows, absent)]
-        coming = sum(batch.nbytes + 8 * len(batch) for batch in entering)
         collected = sum(one.switching_bytes for one in self.scans if isinstance(one, PaperScan))
         return MemoryDivision(
             max((max(scan.table.segment_bytes, default=0) for scan in self.scans), default=0),
             round(self.spec.fudge * self.cache.nbytes),
             round(sum(scan.waiting for scan in self.scans) * self.tuple_bytes),
-            round(self.spec.fudge * coming) + collected,
+            round(self.spec.fudge * self.admission.entering_bytes) + collected,
         )
 
     def is_cheaper_whole(self, keys: int, nbytes: int, table: StagedRows, segments: int = 1) -> bool:
@@ -180,7 +171,7 @@ class EnrichJoin:
             return self.spec.access == "scan"
         return table.costs.read(nbytes) <= table.costs.find(keys, segments)
 
-    def _free_bytes(self) -> int:
+    def free_bytes(self) -> int:
         return self.spec.memory_bytes - self.division().total
 
     def _check_memory(self, table: StagedRows) -> None:
@@ -237,19 +228,20 @@ class EnrichJoin:
             each = self.spec.waiting_bytes(rows.nbytes / len(rows))
             self.tuple_bytes = max(each, self.tuple_bytes) if self.waiting else each
         while len(rows):
-            count = min(len(rows), max(int(self._free_bytes() // self.tuple_bytes), 0))
+            count = min(len(rows), max(int(self.free_bytes() // self.tuple_bytes), 0))
             if count == 0 and self.waiting:
                 yield from self._make_room()
                 continue
             count = max(count, 1)
             some, rows = rows.slice(0, count), rows.slice(count, len(rows) - count)
             self.newest.add(self.new_run("waiting", some))
-        self.waited_bytes = self.waited_bytes[0], max(self.waited_bytes[1], self.division().waiting)
+        before, most = self.admission.waited_bytes
+        self.admission.waited_bytes = before, max(most, self.division().waiting)
 
     def _make_room(self) -> Iterator[pa.RecordBatch]:
         """Free memory: read the next segment, or look up all waiting keys if that costs less."""
-        was_short, self.short_at = self.is_short, self.clock
-        if not was_short and self._evict_what_does_not_pay():
+        was_short, self.admission.short_at = self.admission.is_short, self.clock
+        if not was_short and self.admission.evict_what_does_not_pay():
             return
         scan = next(one for one in self.scans if one.chunks)
         before = self.counts.segments_read
@@ -257,7 +249,7 @@ class EnrichJoin:
             scan.waiting, sum(scan.table.segment_bytes), scan.table, scan.segments
         ):
             yield from scan.answer_all(self)
-            self._into_cache()
+            self.admission.flush()
         else:
             yield from self._read(scan, 1)
         self.counts.segments_forced += self.counts.segments_read - before
@@ -270,8 +262,8 @@ class EnrichJoin:
         for cut in bounded_slices(count, limit=self.spec.frame_rows):
             parent, theirs = expand(start[cut], count[cut])
             self.counts.results += len(theirs)
-            told = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
-            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, told)
+            versions = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
+            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, versions)
 
     def unmatched(self, tuples: Batch, rows: Ints, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Tuples that have no table row in a version: they leave, or wait for a row that comes late."""
@@ -308,117 +300,7 @@ class EnrichJoin:
         for _ in range(segments if scan.segments else 0):
             self.clock += scan is self.newest
             yield from scan.visit(self)
-        self._into_cache()
-
-    # Cache admission and eviction
-
-    def worth_caching(self, waiting: Ints, table_rows: Ints, *, waits: float, scanned: bool) -> Mask:
-        """Which values are admitted, by their tuples a cycle and table rows: the best within the memory."""
-        cost = self.cache_cost(table_rows)
-        pays: Mask = waits * waiting * self.tuple_bytes > self.spec.switching_factor * cost
-        strict = scanned and self.is_short
-        worth: Mask = pays.copy() if strict else np.ones(len(waiting), np.bool_)
-        if not worth.any():
-            return worth
-        place = max(self.tuple_bytes, _WAITING_SHARE * self.spec.memory_bytes)  # for new tuples
-        free = spare = self._free_bytes() - int(place)
-        if not strict:
-            limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
-            if limit < cost[worth].sum() and self.may_shrink:
-                self._shrink()
-                limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
-            spare = min(free, int(limit) - self.division().switching)
-        if cost[worth].sum() > spare:
-            order = np.argsort(-(waiting / cost), kind="stable")  # those that pay are first
-            order = order[worth[order]]
-            budget = np.where(pays[order], free, spare)
-            worth[order[np.cumsum(cost[order]) > budget]] = False
-        return worth
-
-    def cache_cost(self, table_rows: Ints) -> Floats:
-        """What values with so many rows each take in the cache, in bytes."""
-        each = self.newest.table.row_bytes + 8.0
-        cost: Floats = self.spec.fudge * np.where(table_rows > 0, table_rows * each, self.cache.value_bytes)
-        return cost
-
-    def _cache_limit(self) -> float:
-        """The most bytes of the cache where memory is not short: waiting tuples keep their share."""
-        beside = self.division().segment + max(self.waited_bytes)
-        return max(_CACHE_SHARE * (self.spec.memory_bytes - beside), 0.0)
-
-    @property
-    def may_shrink(self) -> bool:
-        cycles, steps = self.shrunk_at
-        long_ago = self.clock - cycles >= _EVICTION_CYCLES * self.newest.segments
-        return long_ago and self.steps - steps >= _EVICTION_STEPS
-
-    @property
-    def is_short(self) -> bool:
-        """Whether memory was short lately; then only values that pay are cached, as in the paper always."""
-        if isinstance(self.newest, PaperScan) or not self.spec.fills:
-            return True
-        lately = _EVICTION_CYCLES * self.newest.segments
-        return self.short_at is not None and self.clock - self.short_at <= lately
-
-    def take_into_cache(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints]) -> None:
-        """Admit values with all their rows, and values without any; `met`: tuples of each row's value."""
-        if len(rows) or len(absent):
-            self._entering.append((rows, absent, *met))
-
-    def _into_cache(self) -> None:
-        """Add all admitted values at once."""
-        if not self._entering:
-            return
-        rows, absent, met, met_absent = zip(*self._entering, strict=True)
-        self._entering = []
-        since = self.clock - max(self.newest.segments // (self.spec.cycle_batches if self.looks_up else 1), 1)
-        self.counts.admitted += self.cache.add(
-            concat(self.spec.table, rows),
-            concat(self.spec.table.keys_only, absent),
-            (np.concatenate(met), np.concatenate(met_absent)),
-            max(since, 0),
-        )
-
-    def end_cycle(self, cycle: int, *, waits: float) -> None:
-        """Every ten cycles evict the values that do not pay."""
-        self._into_cache()
-        self.waited_bytes = self.waited_bytes[1], 0
-        if cycle % _EVICTION_CYCLES == 0 and self.is_short and not self.looks_up:
-            self._evict_what_does_not_pay(waits=waits)
-
-    def _evict_what_does_not_pay(self, *, waits: float = 0.5) -> int:
-        """Evict values whose tuples would take less memory waiting; counting begins again."""
-        if not self.spec.caches:
-            return 0
-
-        def pays(values: CachedValues) -> Mask:
-            cycles = np.maximum(values.age / max(self.newest.segments, 1), 1)
-            waiting = values.met / cycles * waits * self.tuple_bytes
-            kept: Mask = (self.cache_cost(values.rows) < self.spec.switching_factor * waiting) | (
-                values.age < self.newest.segments
-            )
-            return kept
-
-        evicted = self.cache.evict(self.clock, pays)
-        self.cache.decay(self.clock, forget=True)
-        self.counts.evicted += evicted
-        return evicted
-
-    def _shrink(self) -> None:
-        """Evict the values met least often for their bytes, until the cache is well below its limit."""
-        target = _SHRINK_TO * self._cache_limit()
-
-        def best(values: CachedValues) -> Mask:
-            usual = values.age.mean() if len(values.age) else 0.0
-            cost = self.cache_cost(values.rows)
-            order = np.argsort(-values.met / (values.age + usual + 1) / cost, kind="stable")
-            kept: Mask = np.zeros(len(order), np.bool_)
-            kept[order[np.cumsum(cost[order]) <= target]] = True
-            return kept
-
-        self.counts.evicted += self.cache.evict(self.clock, best)
-        self.cache.decay(self.clock, forget=False)
-        self.shrunk_at = self.clock, self.steps
+        self.admission.flush()
 
 
 def _still(times: Ints, wait_us: int, watermark: int | None) -> Mask:

@@ -85,10 +85,10 @@ class PaperScan(Scan):
         elif self.state == SWITCHING and self.candidates is not None:
             rows = concat(join.spec.table, [run.batch for run in self.switching]).sorted()
             met = self._met(join, rows)[rows.groups.of_rows()]
-            join.take_into_cache(rows, self.candidates.batch.slice(0, 0), (met, _NONE))
+            join.admission.take(rows, self.candidates.batch.slice(0, 0), (met, _NONE))
             self.candidates, self.switching, self.reserved_bytes = None, [], 0
         self.state = _NEXT[self.state]
-        join.end_cycle(self.cycle, waits=1.0)
+        join.admission.end_cycle(self.cycle, waits=1.0)
 
     def _begin_counting(self, join: EnrichJoin) -> None:
         waiting = [chunk.rows.only_keys() for chunk in self.chunks]
@@ -111,9 +111,9 @@ class PaperScan(Scan):
         if self.candidates is None:
             return
         waiting = self._met(join, self.candidates.batch)
-        worth = join.worth_caching(waiting, self.rows_of, waits=1.0, scanned=True) & (self.rows_of > 0)
+        worth = join.admission.worth(waiting, self.rows_of, waits=1.0, scanned=True) & (self.rows_of > 0)
         keys = self.candidates.batch.where(worth)
-        self.reserved_bytes = int(join.cache_cost(self.rows_of[worth]).sum())
+        self.reserved_bytes = int(join.admission.cost(self.rows_of[worth]).sum())
         self.candidates = join.new_run("candidates", keys) if len(keys) else None
 
     def _met(self, join: EnrichJoin, rows: Batch) -> Ints:
@@ -130,9 +130,9 @@ class PaperScan(Scan):
             return
         tuples = chunk.rows.take(alone)
         count = tuples.groups.count
-        worth = join.worth_caching(count, np.zeros(len(count), np.int64), waits=1.0, scanned=True)
+        worth = join.admission.worth(count, np.zeros(len(count), np.int64), waits=1.0, scanned=True)
         absent = tuples.distinct_keys().where(worth)
-        join.take_into_cache(join.spec.table.empty(), absent, (_NONE, count[worth]))
+        join.admission.take(join.spec.table.empty(), absent, (_NONE, count[worth]))
 
 
 _NONE: Ints = np.empty(0, np.int64)

@@ -174,7 +174,7 @@ class OrderedScan(Scan):
         alone = np.flatnonzero((found == 0)[tuples.groups.of_rows()])
         yield from join.unmatched(tuples, alone, self)
         if self is join.newest and join.spec.caches:
-            worth = join.worth_caching(tuples.groups.count, found, waits=0.5, scanned=whole)
+            worth = join.admission.worth(tuples.groups.count, found, waits=0.5, scanned=whole)
             count = tuples.groups.count
             present, met = np.zeros(0, np.int64), np.zeros(0, np.int64)
             if hit is not None:
@@ -182,10 +182,10 @@ class OrderedScan(Scan):
                 value, present = expand(hit.start[chosen], hit.count[chosen])
                 met = count[hit.probe][chosen][value]
             absent = worth & (found == 0)
-            join.take_into_cache(
+            join.admission.take(
                 rows.take(present), tuples.distinct_keys().where(absent), (met, count[absent])
             )
 
     def end_of_cycle(self, join: EnrichJoin) -> None:
         if self is join.newest:
-            join.end_cycle(self.cycle, waits=0.5)
+            join.admission.end_cycle(self.cycle, waits=0.5)

@@ -49,12 +49,12 @@ def _facts(join: EnrichJoin) -> dict[str, Any]:
         "step": join.names.step,
         "clock": join.clock,
         "steps": join.steps,
-        "shrunk at": join.shrunk_at,
+        "shrunk at": join.admission.shrunk_at,
         "latest": join.latest_us,
         "tuple bytes": join.tuple_bytes,
         "looks up": join.looks_up,
-        "short at": join.short_at,
-        "waited": join.waited_bytes,
+        "short at": join.admission.short_at,
+        "waited": join.admission.waited_bytes,
         "counts": asdict(join.counts),
         "scans": [_scan_to_json(scan) for scan in join.scans],
     }
@@ -98,9 +98,10 @@ def restore(
     for side in (*join.cache.sides, join.waiting_room):
         side.tiers = runs(side.tag, side.layout)
     join.names.begin(facts["step"])
-    join.clock, join.steps, join.shrunk_at = facts["clock"], facts["steps"], tuple(facts["shrunk at"])
+    join.clock, join.steps = facts["clock"], facts["steps"]
     join.latest_us, join.tuple_bytes, join.looks_up = facts["latest"], facts["tuple bytes"], facts["looks up"]
-    join.short_at, join.waited_bytes = facts["short at"], tuple(facts["waited"])
+    join.admission.shrunk_at, join.admission.short_at = tuple(facts["shrunk at"]), facts["short at"]
+    join.admission.waited_bytes = tuple(facts["waited"])
     join.counts = EnrichCounters(**facts["counts"])
     join.scans = [
         _scan(number, saved, table, runs, spec)

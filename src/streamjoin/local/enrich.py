@@ -61,7 +61,23 @@ class TableState:
 
 
 class EnrichRun:
-    """A stream and its tables at work. Results come back from each call."""
+    """A stream and its tables at work. Results come back from each call.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> orders = sj.stream(pa.schema({"id": pa.int64()}), name="orders", key="id")
+    >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> run = sj.enrich(orders, sj.table(rows, name="customers", key="id", memory="64 MB")).local()
+    >>> run.push("orders", pa.table({"id": [2, 9]})).to_pylist()
+    [{'id': 2, 'city': 'Oslo'}]
+    >>> run.waiting, run.counters()["unmatched"]
+    (0, 1)
+    >>> moved = pa.table({"id": [2, 9], "city": ["Bergen", "Kyiv"]})
+    >>> run.refresh(sj.table(moved, name="customers", key="id", memory="64 MB")).num_rows
+    0
+    >>> run.push("orders", pa.table({"id": [2, 9]})).column("city").to_pylist()
+    ['Bergen', 'Kyiv']
+    """
 
     def __init__(
         self,
@@ -301,8 +317,8 @@ class _EnrichStep:
         form = plan.form(1, self._hash.__name__)
         version = self._store.find(label, form)
         if version is None:
-            with progress_bar(f"staging {table.name}") as told:
-                how = StagingOptions(self._hash, self._segment_bytes, progress=told)
+            with progress_bar(f"staging {table.name}") as progress:
+                how = StagingOptions(self._hash, self._segment_bytes, progress=progress)
                 version = stage(source, form, self._store, label, how)
         return version
 

@@ -29,7 +29,12 @@ _SNAPSHOT = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 def postgresql(uri: str, *, table: str | None = None, query: str | None = None) -> PostgreSQL:
-    """A table (`customers`, `shop.customers`; each name as it is stored) or a query of a database."""
+    """A table (`customers`, `shop.customers`; names as stored) or a query, as a source of `sj.table`.
+
+    >>> import streamjoin as sj
+    >>> sj.postgresql("postgresql://ada:secret@db.shop/sales", query="select * from customers").describe()
+    'PostgreSQL (select * from customers) AS q at db.shop/sales'
+    """
     return PostgreSQL(uri, one_of(table, query, "postgresql"))
 
 

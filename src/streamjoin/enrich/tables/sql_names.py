@@ -1,4 +1,4 @@
-"""Names and queries as SQL wants them after FROM; the same for all databases here."""
+"""Names and queries quoted for SQL, as they stand after FROM; the same for all databases here."""
 
 from __future__ import annotations
 

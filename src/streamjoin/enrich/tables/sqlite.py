@@ -32,7 +32,17 @@ _DECLARED = {"INT": int, "CHAR": str, "CLOB": str, "TEXT": str, "REAL": float, "
 
 
 def sqlite(path: str | Path, *, table: str | None = None, query: str | None = None) -> SQLite:
-    """A table or a query of a database file."""
+    """A table or a query of a SQLite file, as the source of `sj.table`.
+
+    >>> import sqlite3, tempfile
+    >>> import streamjoin as sj
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shop = sqlite3.connect(f"{folder}/shop.db")
+    ...     created = shop.execute("create table customers (id integer, city text)")
+    ...     shop.close()
+    ...     sj.sqlite(f"{folder}/shop.db", table="customers").schema().names
+    ['id', 'city']
+    """
     return SQLite(Path(path), one_of(table, query, "sqlite"), table)
 
 

@@ -163,9 +163,9 @@ def _predicted(plan: EnrichPlan, content: TableContent, expected: ExpectedRate) 
     """What the cost model says: the memory for the rate, and the rate for the memory."""
     known = _content(plan, content)
     rate = expected.rate
-    told: dict[str, Any] = {"rows_per_second": rate.rows_per_second, "cases": []}
+    found: dict[str, Any] = {"rows_per_second": rate.rows_per_second, "cases": []}
     if not known["rows"]:
-        return told
+        return found
     spec, segments = plan.spec, max(1, round(known["bytes"] / plan.segment_bytes(_buckets(plan, content))))
     load = EnrichLoad(
         known["rows"],
@@ -180,8 +180,8 @@ def _predicted(plan: EnrichPlan, content: TableContent, expected: ExpectedRate) 
         model = EnrichCostModel(expected.costs, replace(load, skew=skew))
         needed = _forecast(model.memory_for, rate.rows_per_second)
         given = _forecast(model.rate_for, spec.memory_bytes)
-        told["cases"].append({"skew": skew, "for_the_rate": needed, "with_the_memory": given})
-    return told
+        found["cases"].append({"skew": skew, "for_the_rate": needed, "with_the_memory": given})
+    return found
 
 
 def _forecast(ask: Callable[[float], ServiceForecast], figure: float) -> dict[str, Any] | None:
@@ -206,8 +206,8 @@ def explained(
 ) -> str:
     """The plan as text for someone who has not read the papers, or as JSON."""
     check_format(form)
-    told = described(plan, contents, expected)
-    return as_text(told) if form == "text" else json.dumps(told, ensure_ascii=False, indent=2)
+    found = described(plan, contents, expected)
+    return as_text(found) if form == "text" else json.dumps(found, ensure_ascii=False, indent=2)
 
 
 def as_text(plan: Mapping[str, Any]) -> str:
@@ -298,19 +298,19 @@ def _as_given(nbytes: int) -> str:
 
 def _versions_text(versions: Mapping[str, Any]) -> str:
     staged = "" if versions["staged"] is None else f"{versions['staged']} is staged; "
-    told = "; the result says by which each row was joined" if versions["in_result"] else ""
-    return f"{staged}{versions['says']}{told}"
+    shown = "; the result says by which each row was joined" if versions["in_result"] else ""
+    return f"{staged}{versions['says']}{shown}"
 
 
 def _predicted_lines(plan: Mapping[str, Any]) -> list[str]:
-    told, memory = plan["predicted"], _as_given(plan["memory"]["bytes"])
-    rate = f"{told['rows_per_second']:,.0f} rows/s"
+    found, memory = plan["predicted"], _as_given(plan["memory"]["bytes"])
+    rate = f"{found['rows_per_second']:,.0f} rows/s"
     lines = [
         f"What {rate} of {plan['stream']['name']} need (cost model, calibrated on this machine, one core)"
     ]
-    if not told["cases"]:
+    if not found["cases"]:
         return [*lines, "  how large the table is shows when it is staged; ask again then"]
-    for case in told["cases"]:
+    for case in found["cases"]:
         keys = "all keys equally often" if case["skew"] == 0 else f"keys by Zipf {case['skew']:g}"
         needed, given = case["for_the_rate"], case["with_the_memory"]
         text = f"more than one core can do with {memory} or more"

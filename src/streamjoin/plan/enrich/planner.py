@@ -46,7 +46,19 @@ _OF_STREAM: dict[str, tuple[Any, str]] = {
 
 
 class EmptyTable(UserWarning):
-    """A table has no row that could match: results are right, but hardly what was meant."""
+    """Warning: a table has no row with a key, so nothing matches: right, but hardly what was meant.
+
+    >>> import warnings
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> orders = sj.stream(pa.schema({"id": pa.int64()}), name="orders", key="id")
+    >>> empty = sj.table(pa.table({"id": pa.array([], pa.int64())}), name="none", key="id", memory="1 MB")
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     run = sj.enrich(orders, empty).local()
+    >>> found[0].category.__name__
+    'EmptyTable'
+    """
 
 
 @dataclass(frozen=True)
