@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamjoin.demo.auction import INPUTS, auction_join, batch_join
-from streamjoin.demo.auction_spark import write_files
+from streamjoin.demo.runner import write_files
 from streamjoin.demo.generators.auction import (
     BID_SCHEMA,
     FIRST_ITEM,

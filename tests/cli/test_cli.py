@@ -1,5 +1,7 @@
+import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from streamjoin.cli.main import commands
@@ -38,7 +40,7 @@ def test_the_local_rooms_demo_checks_its_answer_and_draws_a_picture(tmp_path: Pa
     done = CliRunner().invoke(commands, [*command, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "the same as the batch join over all rows gives" in done.output
-    assert "let go by ends of minutes" in done.output
+    assert "purged by ends of minutes" in done.output
     assert (tmp_path / "demo-rooms.png").stat().st_size > 10_000
     smallest = ["demo", "rooms", "--local", "--rooms", "1", "--hours", "0.1", "--out", str(tmp_path)]
     assert CliRunner().invoke(commands, smallest).exit_code == 0
@@ -67,3 +69,10 @@ def test_every_command_has_help() -> None:
         done = CliRunner().invoke(commands, [*command, "--help"])
         assert done.exit_code == 0
         assert "Usage:" in done.output
+
+
+def test_a_demo_names_the_extra_that_brings_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    done = CliRunner().invoke(commands, ["demo", "news", "--local"])
+    assert done.exit_code == 1
+    assert "rich is not installed; pip install 'streamjoin[demo]'" in done.output
