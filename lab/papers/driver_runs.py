@@ -42,7 +42,7 @@ from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Part: TypeAlias = Literal["all", "first half", "second half"]
+RunHalf: TypeAlias = Literal["all", "first half", "second half"]
 
 BASE = "timestamp"
 FIXED = (BASE, "round_robin", "consumption_rate", "initial_output", "output_rate")
@@ -62,7 +62,7 @@ class OneByOne:
 
 
 @dataclass(frozen=True)
-class Form:
+class StepSize:
     """How much data, how many rows of a buffer in a step (None: all), and where inputs take turns."""
 
     name: str
@@ -85,15 +85,15 @@ _OF_BUFFERS: dict[str, Callable[[int | None], Driver]] = {
     "output_rate": OutputRate,
     "adaptive": Adaptive,
 }
-TUPLES = Form("single tuples", 0.01, 1, 1)
-BUFFERS = Form("whole buffers", 1.0, None, 1_000)
+TUPLES = StepSize("single tuples", 0.01, 1, 1)
+BUFFERS = StepSize("whole buffers", 1.0, None, 1_000)
 
 
 @dataclass(frozen=True)
 class Case:
     """What one seed does to all policies."""
 
-    form: Form
+    form: StepSize
     name: SetName
     period: str
     seed: int
@@ -117,17 +117,17 @@ class Worked:
 class Summary:
     """What a policy did in the batches that count, by part of the run."""
 
-    probes: dict[Part, float]
-    intermediate: dict[Part, float]
-    cpu_s: dict[Part, float]
-    turns: dict[Part, float]
-    produced: dict[Part, list[float]]  # the share of the results at each place of GRID
+    probes: dict[RunHalf, float]
+    intermediate: dict[RunHalf, float]
+    cpu_s: dict[RunHalf, float]
+    turns: dict[RunHalf, float]
+    produced: dict[RunHalf, list[float]]  # the share of the results at each place of GRID
 
-    def at(self, share: float, part: Part = "all") -> float:
+    def at(self, share: float, part: RunHalf = "all") -> float:
         """The share of the results at this share of the timestamp policy's time."""
         return self.produced[part][int(np.argmin(np.abs(GRID - share)))]
 
-    def at_half(self, part: Part = "all") -> float:
+    def at_half(self, part: RunHalf = "all") -> float:
         """The share of the results at half of the timestamp policy's time."""
         return self.at(0.5, part)
 
@@ -139,7 +139,7 @@ class Found:
     policies: dict[str, Summary]
     in_one_batch: float
 
-    def time(self, policy: str, part: Part = "all") -> float:
+    def time(self, policy: str, part: RunHalf = "all") -> float:
         """CPU time of a policy by that of timestamp."""
         return self.policies[policy].cpu_s[part] / self.policies[BASE].cpu_s[part]
 
@@ -263,7 +263,7 @@ def _plus(*parts: tuple[int, int]) -> tuple[int, int]:
 # What counts
 
 
-def parts(batches: int) -> dict[Part, slice]:
+def parts(batches: int) -> dict[RunHalf, slice]:
     """The batches that count, and their halves.
 
     >>> parts(10)
@@ -282,7 +282,7 @@ def _summary(worked: Worked, base: Worked) -> Summary:
     shares = np.array([_share(*curve, spent) for curve, spent in zip(worked.curves, base.cpu_s, strict=True)])
     cuts = parts(len(worked.curves))
 
-    def sums(each: Floats) -> dict[Part, float]:
+    def sums(each: Floats) -> dict[RunHalf, float]:
         return {part: float(each[cut].sum()) for part, cut in cuts.items()}
 
     return Summary(

@@ -26,7 +26,7 @@ from lab.papers.news_runs import (
     rounds,
     time_ratio,
 )
-from lab.parts import Context, Figure, Part, Table
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.join.strategies.driver import Priority, RandomInput
 from streamjoin.join.strategies.protocols import Driver
 from streamjoin.join.strategies.purge import PurgeEvery
@@ -418,9 +418,9 @@ _WHY_11 = (
 )
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the papers."""
     return [
-        Part("MJoin: scheduling", "figure 8", (22, 130), scheduling),
-        Part("MJoin beside XJoin", "figures 9 to 11", (25, 170), against_xjoin),
+        ReportPart("MJoin: scheduling", "figure 8", (22, 130), scheduling),
+        ReportPart("MJoin beside XJoin", "figures 9 to 11", (25, 170), against_xjoin),
     ]

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lab.experiment import Claim, Statement
-from lab.generators.patterns import PATTERN_SCHEMA
+from lab.generators.patterns import PATTERN_SCHEMA, punctuated
 from lab.papers.driver_runs import OneByOne
 from streamjoin.api.join import join, stream
 from streamjoin.declare.stream import marked
@@ -39,6 +39,9 @@ Window: TypeAlias = float | None  # seconds; None: without end
 
 _SEQUENCE = pa.field("seq", pa.int64())
 _FOREVER_S = 1e6
+
+WINDOWS_S = (1, 5, 15)
+PATTERN = punctuated("asc", 100, 40)  # punct-asc-100-40
 
 
 @dataclass(frozen=True)

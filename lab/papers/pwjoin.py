@@ -14,10 +14,11 @@ from statistics import mean, median
 
 import numpy as np
 
-from lab.binary import PATTERN, WINDOWS_S
 from lab.experiment import Claim, Op, Statement
 from lab.generators.patterns import StreamPattern, punctuated, uniform
 from lab.papers.pattern_runs import (
+    PATTERN,
+    WINDOWS_S,
     Contender,
     Streams,
     Watched,
@@ -30,7 +31,7 @@ from lab.papers.pattern_runs import (
     watch,
 )
 from lab.papers.pwjoin_cost import cost_model
-from lab.parts import Context, Figure, Part
+from lab.report.figures import Context, Figure, ReportPart
 from streamjoin.plot import Chart, Panels
 
 SEED = 5
@@ -257,7 +258,7 @@ def _bare(name: str) -> str:
     return f"{name}, no punctuations"
 
 
-_NOT_KNOWN = "the reason was not looked for; `lab run binary` has the same question over 15 rounds"
+_NOT_KNOWN = "the reason was not looked for"
 _WHY_10 = (
     "a punctuation is remembered until the other stream makes it too, and every tuple is looked up among "
     "them: in single tuples 10 % of the time (profile). In whole batches that is 13 %, and looking the "
@@ -345,12 +346,12 @@ def _punctuation_chart(data: Streams, found: Mapping[str, Watched]) -> Chart:
     return Chart("Punctuations that left the join", "seconds of the streams", "punctuations", lines)
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the papers."""
     return [
-        Part("PWJoin: tuples held", "figure 8", (5, 5), memory),
-        Part("PWJoin: results over time", "figure 9", (30, 110), output_rate),
-        Part("PWJoin: irrelevant punctuations", "figure 10", (20, 85), irrelevant),
-        Part("PWJoin: punctuations out", "figures 11 and 12", (4, 4), punctuations_out),
-        Part("PWJoin: cost model", "equation 1 and its best case", (15, 20), cost_model),
+        ReportPart("PWJoin: tuples held", "figure 8", (5, 5), memory),
+        ReportPart("PWJoin: results over time", "figure 9", (30, 110), output_rate),
+        ReportPart("PWJoin: irrelevant punctuations", "figure 10", (20, 85), irrelevant),
+        ReportPart("PWJoin: punctuations out", "figures 11 and 12", (4, 4), punctuations_out),
+        ReportPart("PWJoin: cost model", "equation 1 and its best case", (15, 20), cost_model),
     ]

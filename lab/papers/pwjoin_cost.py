@@ -17,11 +17,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow.compute as pc
 
-from lab.binary import PATTERN
 from lab.experiment import Claim, Op, Statement
 from lab.generators.patterns import StreamPattern, clustered, punctuated, uniform, unique
-from lab.papers.pattern_runs import Batch, Streams, answer, cut, local, watch
-from lab.parts import Context, Figure, Table
+from lab.papers.pattern_runs import PATTERN, Batch, Streams, answer, cut, local, watch
+from lab.report.figures import Context, Figure, Table
 from streamjoin.plot import Chart
 
 SEED = 6

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lab.generators.weather import WeatherStreams
-from lab.semistream_masters import Streams
+from lab.papers.ssbj_tables import Streams
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
 from streamjoin.demo.generators.zipf import MASTER_SCHEMA, ZipfStreams
 

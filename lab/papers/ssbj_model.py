@@ -15,7 +15,21 @@ from statistics import median
 
 import numpy as np
 
-from lab.kept import kept
+from lab.papers.cached_answers import cached_answers
+from lab.papers.ssbj_bench import SLOW, spec_of
+from lab.papers.ssbj_claims import (
+    DATA,
+    JOINS,
+    MESH,
+    PAPER,
+    THIS,
+    FigureClaims,
+    at_least,
+    at_most,
+    because,
+    settings,
+)
+from lab.papers.ssbj_loop import TUPLE_BYTES
 from lab.papers.ssbj_rates import memory_settings, skew_settings
 from lab.papers.ssbj_runs import (
     ALL,
@@ -28,21 +42,7 @@ from lab.papers.ssbj_runs import (
     calibrated,
     rate,
 )
-from lab.papers.ssbj_told import (
-    DATA,
-    JOINS,
-    MESH,
-    PAPER,
-    THIS,
-    Said,
-    at_least,
-    at_most,
-    because,
-    settings,
-)
-from lab.parts import Context, Figure, Table
-from lab.semistream_local import SLOW, spec_of
-from lab.semistream_loop import TUPLE_BYTES
+from lab.report.figures import Context, Figure, Table
 from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts
 from streamjoin.plot import Chart
 
@@ -60,7 +60,7 @@ LARGER = {memory: Setting(memory, (MESH,)) for memory in (0.2, 0.5)}
 
 def memory_by_rate(context: Context) -> list[Figure]:
     """Figure 4(a)."""
-    said = Said("4a")
+    said = FigureClaims("4a")
     measured = settings(context, memory_settings(context))
     larger = settings(context, LARGER)
     mesh = {memory: rate(one, MESH) for memory, one in (measured | larger).items() if memory >= 0.05}
@@ -151,7 +151,7 @@ def least_memory(points: Mapping[float, float], wanted: float) -> float | None:
 def costs(context: Context, found: Mapping[str, int]) -> dict[str, LoopCosts]:
     """The costs of each form in seconds of the processor, calibrated with up to so many tuples a turn."""
     tasks = [Calibration(name, w) for name, w in found.items()]
-    fitted = kept(context.folder / "ssbj", tasks, calibrated, context.step)
+    fitted = cached_answers(context.folder / "ssbj", tasks, calibrated, context.step)
     return {task.form: one for task, one in fitted.items()}
 
 
@@ -205,16 +205,16 @@ _STATEMENTS = {
 
 def _not_quick() -> list[Figure]:
     setting = "Not run in the short form: calibrating the cost model takes minutes."
-    four = [Said("4b").open(name, *each) for name, each in _RATIOS.items()]
+    four = [FigureClaims("4b").open(name, *each) for name, each in _RATIOS.items()]
     close = at_most(0.2, "share")
-    claims = {"4b": four} | {one: [Said(one).open("close", _CLOSE, close)] for one in ("6c", "6d")}
+    claims = {"4b": four} | {one: [FigureClaims(one).open("close", _CLOSE, close)] for one in ("6c", "6d")}
     return [
         Figure(f"ssbj-{one}", _TITLES[one], setting, _STATEMENTS[one], some) for one, some in claims.items()
     ]
 
 
 def _memory_by_size(fitted: Mapping[str, LoopCosts]) -> Figure:
-    said = Said("4b")
+    said = FigureClaims("4b")
     needed = {
         name: [
             min(model(fitted[name], name, rows, pieces, 1.0).memory_for(RATE).memory for pieces in _PIECES)
@@ -297,7 +297,7 @@ def _validated(
             lines[f"{_SHORT[name]}, measured"] = (x, [float(str(row[3])) for row in of_form])
             lines[f"{_SHORT[name]}, computed"] = (x, [float(str(row[4])) for row in of_form])
     worst = max(off, key=lambda key: off[key])
-    made = Said(figure).claim("close", _CLOSE, at_most(0.2, "share"), [off[worst]])
+    made = FigureClaims(figure).claim("close", _CLOSE, at_most(0.2, "share"), [off[worst]])
     why = (
         f"the worst is {LABELS[worst[0]]} with {worst[1]:.0%} of memory; calibrated on a quarter of the rows"
     )

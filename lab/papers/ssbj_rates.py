@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.experiment import Claim
-from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
-from lab.papers.ssbj_told import (
+from lab.papers.ssbj_claims import (
     DATA,
     JOINS,
     MESH,
     PAPER,
     THIS,
-    Said,
+    FigureClaims,
     at_least,
     at_most,
     because,
@@ -23,7 +22,8 @@ from lab.papers.ssbj_told import (
     turns,
     why_paper_form,
 )
-from lab.parts import Context, Figure
+from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
+from lab.report.figures import Context, Figure
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.plot import Bars, Chart
 
@@ -50,7 +50,7 @@ def memory_settings(context: Context) -> dict[float, Setting]:
 
 
 def _rate_by_memory(found: dict[float, Run]) -> Figure:
-    said = Said("5a")
+    said = FigureClaims("5a")
     least, most = found[0.01], found[0.1]
     grows = [ten / one for ten, one in zip(ratios(most, THIS), ratios(least, THIS), strict=True)]
     small = f"{_PAPER_FORM}, memory 1 %: {_BY_MESH}"
@@ -98,7 +98,7 @@ def _rate_by_memory(found: dict[float, Run]) -> Figure:
 
 
 def _hits(found: dict[float, Run]) -> Figure:
-    said = Said("5f")
+    said = FigureClaims("5f")
     hits = {memory: hit_rate(one, THIS) for memory, one in found.items()}
     of_tuples = "stream tuples answered by the cache"
     flat = "it flattens: growth from 5 to 10 % of memory by growth from 1 to 2 % (both double it)"
@@ -151,7 +151,7 @@ def size_settings(context: Context) -> dict[int, Setting]:
 
 def by_size(context: Context) -> list[Figure]:
     """Figure 5(b): the memory stays, the master data grows."""
-    said = Said("5b")
+    said = FigureClaims("5b")
     found = settings(context, size_settings(context))
     sizes = list(found)
     small, large = found[sizes[0]], found[ROWS]
@@ -214,7 +214,7 @@ def skew_settings(context: Context) -> dict[float, Setting]:
 
 def by_skew(context: Context) -> list[Figure]:
     """Figure 5(c)."""
-    said = Said("5c")
+    said = FigureClaims("5c")
     found = settings(context, skew_settings(context))
     even, most = found[0.0], found[1.0]
     mesh = [one.rate / other.rate for one, other in zip(most[MESH], even[MESH], strict=True)]
@@ -290,7 +290,7 @@ def other_data(context: Context) -> list[Figure]:
 
 def on_tpch(context: Context) -> Figure:
     """Figure 5(d)."""
-    said = Said("5d")
+    said = FigureClaims("5d")
     says = {0.1: f"memory 10 %: {_BY_MESH}", 0.01: f"memory 1 %: {_BY_MESH}"}
     targets = {0.1: 7.4, 0.01: 3.4}
     customers, forms = 150_000, PAIR if context.quick else ALL
@@ -339,7 +339,7 @@ def on_tpch(context: Context) -> Figure:
 
 def on_weather(context: Context) -> Figure:
     """Figure 5(e)."""
-    said = Said("5e")
+    said = FigureClaims("5e")
     memories = (0.1,) if context.quick else (0.05, 0.1)
     forms = PAIR if context.quick else ALL
     found = settings(

@@ -1,7 +1,7 @@
 """A setting of the SSBJ paper's figures: MESHJOIN, SSBJ as in the paper, and this library's form, in turn.
 
 All forms of a setting join the same stream with the same master data and the same memory, in one process
-(`semistream_loop`); every loop's results are compared with a batch join's before anything is returned. The
+(`ssbj_loop`); every loop's results are compared with a batch join's before anything is returned. The
 time of a turn is the processor's, and on top what a disk of 100 MB/s takes for the bytes read (a key that is
 looked up counts as a page of 4 KiB): so it depends neither on what else the machine does nor on what its page
 cache holds. Worked number: a piece of 2.6 MB takes 26 ms of the disk; if 5,000 tuples came in that turn and
@@ -21,14 +21,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from lab.papers.ssbj_bench import MESHJOIN, OURS, SLOW, SSBJ, Bench, JoinVariant, Sizes, costs, spec_of
 from lab.papers.ssbj_data import streams
-from lab.semistream_local import MESHJOIN, OURS, SLOW, SSBJ, Bench, Form, Sizes, costs, spec_of
-from lab.semistream_loop import Loop, Stretch
-from lab.semistream_masters import stream_layout
+from lab.papers.ssbj_loop import ClosedLoop, LoopMeasurement
+from lab.papers.ssbj_tables import stream_layout
 from streamjoin.enrich.cost import LoopCosts
 
 ROWS = 1_000_000
-FORMS: dict[str, Form] = {  # beyond the tenth cycle, in which values leave the cache that do not pay
+FORMS: dict[str, JoinVariant] = {  # beyond the tenth cycle, in which values leave the cache that do not pay
     MESHJOIN.name: replace(MESHJOIN, shares=(0.97,)),
     SSBJ.name: replace(SSBJ, shares=(*[0.5] * 3, *[0.75] * 3, *[0.93] * 3)),
     OURS.name: replace(OURS, access="scan", shares=(0.92,) * 11),
@@ -71,10 +71,10 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedCycles:
     """Some whole cycles of a form, and how long the disk took for them."""
 
-    stretch: Stretch
+    stretch: LoopMeasurement
     disk_s: float
     forced: int  # pieces read since the start because memory was short
 
@@ -88,7 +88,7 @@ class Seen:
         return self.stretch.w / self.loop_s
 
 
-Run = dict[str, list[Seen]]  # by form, one for each repeat
+Run = dict[str, list[TimedCycles]]  # by form, one for each repeat
 
 
 def run(setting: Setting) -> Run:
@@ -106,23 +106,23 @@ def run(setting: Setting) -> Run:
     return found
 
 
-def _loop(bench: Bench, setting: Setting, form: Form) -> Loop:
+def _loop(bench: Bench, setting: Setting, form: JoinVariant) -> ClosedLoop:
     disk = bench.master(form, setting.rows, setting.cut)
     disk.bytes_per_s, disk.waits = SLOW, False
     answers = bench.batch_join(setting.rows, setting.skew)
     memory = int(setting.memory * sum(disk.piece_bytes))
     spec = spec_of(form, memory, stream_layout(answers.streams.stream_schema))
-    loop = Loop.of(form.says, replace(spec, switching_factor=setting.switching), disk, answers)
+    loop = ClosedLoop.of(form.says, replace(spec, switching_factor=setting.switching), disk, answers)
     loop.warm_by_use(form.shares)
     return loop
 
 
-def _measure(loop: Loop, form: Form) -> Seen:
+def _measure(loop: ClosedLoop, form: JoinVariant) -> TimedCycles:
     disk: Any = loop.join.newest.master
     loop.adapt(form.shares[-1])
     before = disk.seconds
     stretch = loop.run(form.cycles * loop.pieces)
-    return Seen(stretch, disk.seconds - before, loop.join.counts.pieces_forced)
+    return TimedCycles(stretch, disk.seconds - before, loop.join.counts.pieces_forced)
 
 
 def rate(found: Run, form: str) -> float:
@@ -159,7 +159,7 @@ def calibrated(what: Calibration) -> LoopCosts:
         return costs(Bench(Path(folder)), Sizes(rows=what.rows, pieces=what.pieces), FORMS[what.form], what.w)
 
 
-def told(found: Sequence[Seen]) -> dict[str, Any]:
+def told(found: Sequence[TimedCycles]) -> dict[str, Any]:
     """What stands behind a point of a picture."""
     return {
         "tuples_per_s": [one.rate for one in found],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from lab.papers.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
-from lab.papers.ssbj_told import (
+from lab.papers.ssbj_claims import (
     DATA,
     JOINS,
     PAPER,
     THIS,
-    Said,
+    FigureClaims,
     at_most,
     because,
     lines,
@@ -16,7 +15,8 @@ from lab.papers.ssbj_told import (
     settings,
     table,
 )
-from lab.parts import Context, Figure
+from lab.papers.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
+from lab.report.figures import Context, Figure
 from streamjoin.plot import Chart
 
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -41,7 +41,7 @@ def piece_settings(context: Context) -> dict[int, Setting]:
 
 def switching(context: Context) -> list[Figure]:
     """Figure 6(a)."""
-    said = Said("6a")
+    said = FigureClaims("6a")
     found = settings(context, factor_settings(context))
     paper = "SSBJ as in the paper: the best rate with another factor by that with 1"
     return [
@@ -111,7 +111,7 @@ def _why(found: dict[float, Run], form: str) -> str:
 
 def piece_size(context: Context) -> list[Figure]:
     """Figure 6(b)."""
-    said = Said("6b")
+    said = FigureClaims("6b")
     found = settings(context, piece_settings(context))
     by_size = {100 / 0.05 / pieces: one for pieces, one in found.items()}  # % of the memory
     sizes = sorted(by_size)

@@ -7,19 +7,18 @@ order rotated.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from lab.contender import Engine
+from lab.contenders.protocol import Failed, Measured, Work, run_contender
+from lab.contenders.spark_contender import Engine
 from lab.experiment import Claim, Statement
-from lab.parts import Context, Figure, Part, Table
 from lab.peers.environments import flink
 from lab.peers.flink import run_query
 from lab.peers.flink_sql import FlinkQuery
-from lab.peers.tpch_contender import TpchTask
+from lab.peers.tpch_query import TpchQuery
 from lab.peers.tpch_work import CHECK, Load, prepare
-from lab.peers.work import Failed, Measured, Work, run_contender
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.errors import InvariantBroken
 from streamjoin.plot import Chart
 
@@ -81,9 +80,8 @@ def tpch(context: Context) -> list[Figure]:
 def _run(engine: str, work: Work, say: Callable[[str], None]) -> Measured | Failed:
     if engine == _FLINK:
         return run_query(work, QUERY, "rocksdb", CHECK, flink(say), timeout_s=_TIMEOUT_S)
-    task = TpchTask(_OURS if engine == _OURS else _THEIRS, str(work.folder), work.inputs)
-    command = [sys.executable, "-m", "lab.peers.tpch_contender", task.argument()]
-    return run_contender(command, engine, work, _TIMEOUT_S)
+    contender = TpchQuery(_OURS if engine == _OURS else _THEIRS, str(work.folder), work.inputs)
+    return run_contender(contender.command(), engine, work, _TIMEOUT_S)
 
 
 def _figure(work: Work, load: Load, runs: dict[str, list[Measured]], failed: dict[str, str]) -> Figure:
@@ -165,6 +163,6 @@ def _claims(runs: dict[str, list[Measured]], failed: dict[str, str]) -> list[Cla
     ]
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the peers experiment."""
-    return [Part("tpch", "TPC-H: orders, lines and customers", (90, 220), tpch)]
+    return [ReportPart("tpch", "TPC-H: orders, lines and customers", (90, 220), tpch)]

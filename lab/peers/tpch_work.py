@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lab.peers.work import Check, Work, write_input
+from lab.contenders.protocol import Check, Work, write_input
 from streamjoin.columnar.batch import Ints
 from streamjoin.columnar.match import expand
 from streamjoin.demo.generators.tpch import TpchStreams
