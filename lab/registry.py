@@ -19,7 +19,7 @@ from lab.papers import experiment as papers
 from lab.peers import experiment as peers
 from lab.report.figures import ReportedExperiment
 from lab.report.run import run_parts
-from lab.report.terminal import tell
+from lab.report.terminal import print_claims
 from lab.scale import experiment as scale
 from lab.spark_joins import experiment as spark_joins
 from lab.state_model import experiment as state
@@ -33,7 +33,7 @@ def experiments() -> dict[str, Experiment | ReportedExperiment]:
 
 
 def run(experiment: Experiment | ReportedExperiment, path: Path, *, quick: bool) -> bool:
-    """Run, save, tell; returns whether all of it ran to its end."""
+    """Run, save, print the claims; returns whether all of it ran to its end."""
     console = Console()
     if isinstance(experiment, ReportedExperiment):
         return run_parts(experiment, path, console, quick=quick)
@@ -51,5 +51,5 @@ def run(experiment: Experiment | ReportedExperiment, path: Path, *, quick: bool)
 
         result = experiment.run(quick, StepReporter(lambda total: bar.update(task, total=total), step))
         bar.update(task, advance=1)
-    tell(console, result.claims, result.required, result.save(path))
+    print_claims(console, result.claims, result.required, result.save(path))
     return True

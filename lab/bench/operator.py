@@ -113,14 +113,14 @@ def reference() -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class OperatorNumbers:
     """The claims, and by name what was measured with its ratio to the reference in each round."""
 
     claims: list[Claim]
     ratios: dict[str, tuple[str, list[float]]]
 
 
-def measure(step: Callable[[str], None], seed: int = 0) -> Found:
+def measure(step: Callable[[str], None], seed: int = 0) -> OperatorNumbers:
     """All numbers, with what they must be."""
     grown, small, large, references = [], [], [], []
     pairs: list[tuple[float, float]] = []
@@ -143,7 +143,7 @@ def measure(step: Callable[[str], None], seed: int = 0) -> Found:
         "operator": ("the operator alone, to 10 million rows of state", grown),
         "purge": ("100,000 keys purged of 1 million rows", purged),
     }
-    return Found(
+    return OperatorNumbers(
         claims,
         {
             name: (says, [ours / fixed for ours, fixed in zip(runs, references, strict=True)])

@@ -28,9 +28,9 @@ from lab.papers.driver_claims import (
     SUFFIX,
     TABLE_4,
     TABLE_5,
-    Asked,
     Cases,
     Key,
+    PaperStatement,
     Value,
     lookups,
     produced,
@@ -38,7 +38,18 @@ from lab.papers.driver_claims import (
 )
 from lab.papers.driver_printed import AT_HALF, RUNNING_TIME, printed
 from lab.papers.driver_printed import Table as Printed
-from lab.papers.driver_runs import BASE, BUFFERS, GRID, POLICIES, TUPLES, Case, Found, RunHalf, StepSize, case
+from lab.papers.driver_runs import (
+    BASE,
+    BUFFERS,
+    GRID,
+    POLICIES,
+    TUPLES,
+    CaseResult,
+    DriverCase,
+    RunHalf,
+    StepSize,
+    case,
+)
 from lab.papers.driver_tables import SEED, tables
 from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.plot import Bars, Chart, Panels, Picture
@@ -72,7 +83,7 @@ class Curves:
     sets: Sequence[str]
     about: str
     half: RunHalf
-    asked: Sequence[Asked]
+    asked: Sequence[PaperStatement]
     statement: str
 
 
@@ -120,12 +131,12 @@ EIGHT = Curves(
 def cases(context: Context, form: StepSize, sets: Sequence[str]) -> Cases:
     """What was found for some sets in a form, by form, set and period: one of each seed."""
     wanted = [
-        Case(form, cast("SetName", name), period, SEED + repeat)
+        DriverCase(form, cast("SetName", name), period, SEED + repeat)
         for repeat in range(1 if context.quick else _REPEATS[form])
         for name, period in product(sets, BOTH)
         if not context.quick or (name, period) in _QUICK[form]
     ]
-    found: dict[Key, list[Found]] = {}
+    found: dict[Key, list[CaseResult]] = {}
     for what, one in cached_answers(context.folder / "driver", wanted, case, context.step).items():
         found.setdefault((what.form.name, what.name, what.period), []).append(one)
     return found
@@ -165,7 +176,7 @@ def _figure(curves: Curves, form: StepSize, found: Cases) -> Figure:
     )
 
 
-def _curves(name: str, period: str, runs: Sequence[Found], half: RunHalf) -> Chart:
+def _curves(name: str, period: str, runs: Sequence[CaseResult], half: RunHalf) -> Chart:
     lines = {}
     for policy, label in _LABELS.items():
         curves = [run.policies[policy].produced[half] for run in runs]

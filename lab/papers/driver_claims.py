@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from lab.experiment import Claim, Op, Statement
 from lab.generators.driver_sets import PERIODS
-from lab.papers.driver_runs import BASE, BUFFERS, FIXED, TUPLES, Found, StepSize
+from lab.papers.driver_runs import BASE, BUFFERS, FIXED, TUPLES, CaseResult, StepSize
 
 Key: TypeAlias = tuple[str, str, str]  # form, set, period
-Cases: TypeAlias = Mapping[Key, Sequence[Found]]  # one of each seed
-Value: TypeAlias = Callable[[Found, str], float]
+Cases: TypeAlias = Mapping[Key, Sequence[CaseResult]]  # one of each seed
+Value: TypeAlias = Callable[[CaseResult, str], float]
 Over: TypeAlias = Callable[[Sequence[float]], float]
 
 ALIKE, BURSTY = ("I", "II", "III"), ("IV", "V", "VI")
@@ -37,12 +37,12 @@ SOURCES = {
 SUFFIX = {TUPLES.name: "-tuples", BUFFERS.name: ""}
 
 
-def time(found: Found, policy: str) -> float:
+def time(found: CaseResult, policy: str) -> float:
     """CPU time by timestamp's."""
     return found.time(policy)
 
 
-def lookups(found: Found, policy: str) -> float:
+def lookups(found: CaseResult, policy: str) -> float:
     """Lookups by timestamp's."""
     return found.lookups(policy)
 
@@ -63,7 +63,7 @@ def off_one(values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PaperStatement:
     """A statement of the paper: over these sets, periods and policies, in multiples of timestamp's."""
 
     figure: str
@@ -106,12 +106,12 @@ class Asked:
             told.append("measured on " + ", ".join(f"{name} {period}" for _, name, period in there) + " only")
         return replace(claim, why="; ".join(told) or None)
 
-    def _why(self, chosen: Sequence[Sequence[Found]], form: StepSize) -> str:
+    def _why(self, chosen: Sequence[Sequence[CaseResult]], form: StepSize) -> str:
         """What a policy can change, and what it did change, in numbers."""
         all_found = [found for some in chosen for found in some]
         counted = {
             what: mean(value(found, one) for found in all_found for one in self.policies)
-            for what, value in (("lookups", lookups), ("steps", Found.steps), ("time", time))
+            for what, value in (("lookups", lookups), ("steps", CaseResult.steps), ("time", time))
         }
         pairs = mean(found.in_one_batch for found in all_found)
         told = (
@@ -127,7 +127,7 @@ class Asked:
 # What each figure says
 
 FIGURE_6 = (
-    Asked(
+    PaperStatement(
         "driver-6",
         "round-robin",
         "sets I to III, round robin and timestamp finish at the same time: mean CPU time, off 1 "
@@ -140,7 +140,7 @@ FIGURE_6 = (
         over=off_one,
         unit="share",
     ),
-    Asked(
+    PaperStatement(
         "driver-6",
         "round-robin-lookups",
         "the same by lookups ('deviation is less than 0.2 %')",
@@ -152,7 +152,7 @@ FIGURE_6 = (
         over=off_one,
         unit="share",
     ),
-    Asked(
+    PaperStatement(
         "driver-6",
         "early",
         "sets I to III, initial output size and output rate: results there at 30 % of timestamp's time, mean",
@@ -163,7 +163,7 @@ FIGURE_6 = (
         BY_OUTPUT,
         unit="share",
     ),
-    Asked(
+    PaperStatement(
         "driver-6",
         "time",
         "sets I to III, the two policies need about 20 % less CPU time than timestamp, mean",
@@ -173,7 +173,7 @@ FIGURE_6 = (
         ALIKE,
         BY_OUTPUT,
     ),
-    Asked(
+    PaperStatement(
         "driver-6",
         "similar",
         "initial output size and output rate behave alike: the most their shares at half time differ "
@@ -189,7 +189,7 @@ FIGURE_6 = (
 )
 FIGURE_7 = (
     *(
-        Asked(
+        PaperStatement(
             "driver-7",
             f"IV-{period}",
             f"set IV, period {period}: initial output size and output rate lower the CPU time by about "
@@ -203,7 +203,7 @@ FIGURE_7 = (
         )
         for period, target in (("0.1M", 0.75), ("1M", 0.8))
     ),
-    Asked(
+    PaperStatement(
         "driver-7",
         "IV-first-half",
         "set IV: they gain more in the first half of the batches than in the second (CPU time of the first, "
@@ -214,7 +214,7 @@ FIGURE_7 = (
         ("IV",),
         BY_OUTPUT,
     ),
-    Asked(
+    PaperStatement(
         "driver-7",
         "IV-round-robin",
         "set IV: round robin is slightly faster than timestamp in the first half",
@@ -224,7 +224,7 @@ FIGURE_7 = (
         ("IV",),
         ("round_robin",),
     ),
-    Asked(
+    PaperStatement(
         "driver-7",
         "V-early",
         "set V: initial output size and output rate have 80 % of the results in 20 to 30 % of the time: "
@@ -236,7 +236,7 @@ FIGURE_7 = (
         BY_OUTPUT,
         unit="share",
     ),
-    Asked(
+    PaperStatement(
         "driver-7",
         "V-early-best",
         "set V: that is more than any other policy of the paper has then (the least of the two by the best "
@@ -253,7 +253,7 @@ FIGURE_7 = (
     ),
 )
 FIGURE_8 = (
-    Asked(
+    PaperStatement(
         "driver-8",
         "V-consumption-early",
         "set V: consumption rate has produced 'only a very small portion' at half of timestamp's time "
@@ -266,7 +266,7 @@ FIGURE_8 = (
         over=max,
         unit="share",
     ),
-    Asked(
+    PaperStatement(
         "driver-8",
         "V-consumption-time",
         "set V: and still needs less CPU time than timestamp (the paper's Table 4: mean of the periods)",
@@ -276,7 +276,7 @@ FIGURE_8 = (
         ("V",),
         ("consumption_rate",),
     ),
-    Asked(
+    PaperStatement(
         "driver-8",
         "V-half",
         "set V, period 1M: initial output size needs half of timestamp's CPU time",
@@ -287,7 +287,7 @@ FIGURE_8 = (
         ("initial_output",),
         ("1M",),
     ),
-    Asked(
+    PaperStatement(
         "driver-8",
         "least",
         "sets V and VI, period 1M: initial output size has the lowest CPU time (by the best other policy of "
@@ -300,7 +300,7 @@ FIGURE_8 = (
         ("1M",),
         over=max,
     ),
-    Asked(
+    PaperStatement(
         "driver-8",
         "VI-timestamp",
         "set VI: timestamp needs more CPU time than each of the three proposed policies (the worst of them)",
@@ -311,7 +311,7 @@ FIGURE_8 = (
         ("consumption_rate", *BY_OUTPUT),
         over=max,
     ),
-    Asked(
+    PaperStatement(
         "driver-8",
         "VI-early",
         "set VI: results at half of timestamp's time, initial output size by timestamp "
@@ -333,7 +333,7 @@ _AVERAGES_4 = {
 _AVERAGES_5 = {"initial_output": (0.82, 0.84), "output_rate": (0.78, 0.79)}
 TABLE_4 = (
     *(
-        Asked(
+        PaperStatement(
             "driver-table-4",
             f"{policy.replace('_', '-')}-{period}",
             f"CPU time of {policy.replace('_', ' ')} by timestamp's, period {period}: average",
@@ -348,7 +348,7 @@ TABLE_4 = (
         for policy, (sets, *targets) in _AVERAGES_4.items()
         for period, target in zip(BOTH, targets, strict=True)
     ),
-    Asked(
+    PaperStatement(
         "driver-table-4",
         "up-to-half",
         "initial output size lowers the CPU time by up to 50 %: the best case",
@@ -359,7 +359,7 @@ TABLE_4 = (
         ("initial_output",),
         over=min,
     ),
-    Asked(
+    PaperStatement(
         "driver-table-4",
         "round-robin-bursty",
         "even round robin is faster than timestamp with bursts and large batches (IV to VI, 1M: average)",
@@ -370,7 +370,7 @@ TABLE_4 = (
         ("round_robin",),
         ("1M",),
     ),
-    Asked(
+    PaperStatement(
         "driver-table-4",
         "probes",
         "timestamp is slower as it needs more probes: lookups of initial output size by timestamp's, average",
@@ -383,7 +383,7 @@ TABLE_4 = (
 )
 TABLE_5 = (
     *(
-        Asked(
+        PaperStatement(
             "driver-table-5",
             f"{policy.replace('_', '-')}-{period}",
             f"results of {policy.replace('_', ' ')} at half of timestamp's time, period {period}: average",
@@ -399,7 +399,7 @@ TABLE_5 = (
         for policy, targets in _AVERAGES_5.items()
         for period, target in zip(BOTH, targets, strict=True)
     ),
-    Asked(
+    PaperStatement(
         "driver-table-5",
         "consumption",
         "consumption rate has the fewest results at half time: average of V and VI (the paper: 0.25 and 0.2)",

@@ -90,7 +90,7 @@ BUFFERS = StepSize("whole buffers", 1.0, None, 1_000)
 
 
 @dataclass(frozen=True)
-class Case:
+class DriverCase:
     """What one seed does to all policies."""
 
     form: StepSize
@@ -103,7 +103,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Worked:
+class PolicyRun:
     """What a policy did in each batch; `curve` has the CPU time and the results so far of each yield."""
 
     probes: Floats
@@ -114,7 +114,7 @@ class Worked:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PolicySummary:
     """What a policy did in the batches that count, by part of the run."""
 
     probes: dict[RunHalf, float]
@@ -133,10 +133,10 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Found:
+class CaseResult:
     """What a case found: the policies, and the share of all pairs of two streams that meet in one batch."""
 
-    policies: dict[str, Summary]
+    policies: dict[str, PolicySummary]
     in_one_batch: float
 
     def time(self, policy: str, part: RunHalf = "all") -> float:
@@ -160,7 +160,7 @@ def local(driver: Driver) -> LocalRun:
         return join(*inputs, driver=driver).local()
 
 
-def case(what: Case, policies: Sequence[str] = POLICIES) -> Found:
+def case(what: DriverCase, policies: Sequence[str] = POLICIES) -> CaseResult:
     """All policies on the same batches; each answer is the batch join's, or this raises."""
     streams = DRIVER_SETS[what.name].streams(scale=what.form.scale, seed=what.seed)
     batches = list(streams.batches(PERIODS[what.period]))
@@ -177,7 +177,7 @@ def case(what: Case, policies: Sequence[str] = POLICIES) -> Found:
             )
     worked = {policy: one.worked() for policy, one in at_work.items()}
     summaries = {policy: _summary(worked[policy], worked[BASE]) for policy in policies}
-    return Found(summaries, in_one_batch(batches))
+    return CaseResult(summaries, in_one_batch(batches))
 
 
 def in_one_batch(batches: Sequence[Mapping[str, pa.Table]]) -> float:
@@ -217,11 +217,11 @@ class Working:
         self._counted.append(_counted(self.run))
         self.answer = _plus(self.answer, *(checksum(table) for table in tables))
 
-    def worked(self) -> Worked:
+    def worked(self) -> PolicyRun:
         """What was done."""
         probes, intermediate, turns = np.diff(np.array(self._counted, np.float64), axis=0).T
         cpu_s = np.array([at[-1] for at, _ in self._curves])
-        return Worked(probes, intermediate, cpu_s, turns, self._curves)
+        return PolicyRun(probes, intermediate, cpu_s, turns, self._curves)
 
 
 def _counted(run: LocalRun) -> tuple[int, int, int]:
@@ -278,14 +278,14 @@ def parts(batches: int) -> dict[RunHalf, slice]:
     }
 
 
-def _summary(worked: Worked, base: Worked) -> Summary:
+def _summary(worked: PolicyRun, base: PolicyRun) -> PolicySummary:
     shares = np.array([_share(*curve, spent) for curve, spent in zip(worked.curves, base.cpu_s, strict=True)])
     cuts = parts(len(worked.curves))
 
     def sums(each: Floats) -> dict[RunHalf, float]:
         return {part: float(each[cut].sum()) for part, cut in cuts.items()}
 
-    return Summary(
+    return PolicySummary(
         sums(worked.probes),
         sums(worked.intermediate),
         sums(worked.cpu_s),

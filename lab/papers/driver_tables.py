@@ -7,11 +7,11 @@ from statistics import mean, median
 from typing import Any, TypeAlias
 
 from lab.papers.driver_printed import AT_HALF, RUNNING_TIME, printed
-from lab.papers.driver_runs import BASE, Found, RunHalf
+from lab.papers.driver_runs import BASE, CaseResult, RunHalf
 
 SEED = 1
 _PART: RunHalf = "all"
-Runs: TypeAlias = Sequence[Found]  # one of each seed
+Runs: TypeAlias = Sequence[CaseResult]  # one of each seed
 Key: TypeAlias = tuple[str, str, str]  # form, set, period
 
 

@@ -18,7 +18,7 @@ from lab.papers.ssbj_tables import (
     STREAM,
     Disk,
     FileMaster,
-    Streams,
+    TableAndStream,
     output_of,
     staged,
 )
@@ -68,7 +68,7 @@ class Sizes:
     pieces: int
 
 
-def zipf(rows: int, skew: float) -> Streams:
+def zipf(rows: int, skew: float) -> TableAndStream:
     """The synthetic data of the paper."""
     return ZipfStreams(seed=SEED, rows=rows, skew=skew)
 
@@ -78,7 +78,7 @@ class Bench:
     """Master data on disk, made when it is first needed, and its batch joins."""
 
     home: Path
-    make: Callable[[int, float], Streams] = zipf
+    make: Callable[[int, float], TableAndStream] = zipf
     _masters: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
     _joins: dict[tuple[int, float], BatchJoin] = field(default_factory=dict)
 

@@ -9,7 +9,18 @@ from typing import Any
 from lab.experiment import Claim, Op, Statement
 from lab.papers.cached_answers import cached_answers
 from lab.papers.ssbj_bench import MESHJOIN, OURS, SSBJ
-from lab.papers.ssbj_runs import ALL, LABELS, ROWS, Run, Setting, TimedCycles, hit_rate, rate, run, told
+from lab.papers.ssbj_runs import (
+    ALL,
+    LABELS,
+    ROWS,
+    Run,
+    SsbjSetting,
+    TimedCycles,
+    hit_rate,
+    rate,
+    run,
+    series_of,
+)
 from lab.report.figures import Context, Table
 
 MESH, PAPER, THIS = MESHJOIN.name, SSBJ.name, OURS.name
@@ -28,7 +39,7 @@ DATA = (
 NOT_QUICK = "needs more settings: run without --quick"
 
 
-def settings(context: Context, wanted: Mapping[Any, Setting]) -> dict[Any, Run]:
+def settings(context: Context, wanted: Mapping[Any, SsbjSetting]) -> dict[Any, Run]:
     """What was found for some settings, by what distinguishes them."""
     repeats = 1 if context.quick else 2
     these = {what: replace(one, repeats=repeats) for what, one in wanted.items()}
@@ -36,7 +47,7 @@ def settings(context: Context, wanted: Mapping[Any, Setting]) -> dict[Any, Run]:
     return {what: found[one] for what, one in these.items()}
 
 
-def together(context: Context, *wanted: Mapping[Any, Setting]) -> None:
+def together(context: Context, *wanted: Mapping[Any, SsbjSetting]) -> None:
     """Settings of several figures at once, so that no process waits for the last one of a figure."""
     settings(context, {one: one for some in wanted for one in some.values()})
 
@@ -88,7 +99,7 @@ def lines(
 
 def series(found: Mapping[Any, Run]) -> dict[str, Any]:
     """The numbers behind the pictures."""
-    return {f"{what}": {name: told(some) for name, some in one.items()} for what, one in found.items()}
+    return {f"{what}": {name: series_of(some) for name, some in one.items()} for what, one in found.items()}
 
 
 def table(found: Mapping[str, Run], first: str) -> Table:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lab.papers.ssbj_tables import Streams, stream_layout
+from lab.papers.ssbj_tables import TableAndStream, stream_layout
 from streamjoin.columnar.batch import Batch, Ints
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.enrich.cost import EnrichLoad
@@ -33,7 +33,7 @@ Words = npt.NDArray[np.uint64]
 TUPLE_BYTES = 28  # hash, key, number and four bytes more
 
 
-def tuples(streams: Streams, first: int, count: int) -> Batch:
+def tuples(streams: TableAndStream, first: int, count: int) -> Batch:
     """Some tuples as the operator takes them."""
     table = streams.tuples(first, count).combine_chunks()
     key, *others = (table.column(i).combine_chunks() for i in range(3))
@@ -71,7 +71,7 @@ def first_words(pad: Any) -> Words:
 class BatchJoin:
     """What all results of some tuples add up to, from sums over the rows of each value."""
 
-    streams: Streams
+    streams: TableAndStream
 
     @cached_property
     def _by_value(self) -> tuple[Ints, Ints, Words]:

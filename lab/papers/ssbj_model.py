@@ -36,9 +36,9 @@ from lab.papers.ssbj_runs import (
     FORMS,
     LABELS,
     ROWS,
-    Calibration,
+    LoopCalibration,
     Run,
-    Setting,
+    SsbjSetting,
     calibrated,
     rate,
 )
@@ -55,7 +55,7 @@ _MEASURED = (
     "Measured, not computed. Where the least measured memory (1 %) is more than enough, it is taken: then "
     "the multiple is at least what is said."
 )
-LARGER = {memory: Setting(memory, (MESH,)) for memory in (0.2, 0.5)}
+LARGER = {memory: SsbjSetting(memory, (MESH,)) for memory in (0.2, 0.5)}
 
 
 def memory_by_rate(context: Context) -> list[Figure]:
@@ -150,7 +150,7 @@ def least_memory(points: Mapping[float, float], wanted: float) -> float | None:
 
 def costs(context: Context, found: Mapping[str, int]) -> dict[str, LoopCosts]:
     """The costs of each form in seconds of the processor, calibrated with up to so many tuples a turn."""
-    tasks = [Calibration(name, w) for name, w in found.items()]
+    tasks = [LoopCalibration(name, w) for name, w in found.items()]
     fitted = cached_answers(context.folder / "ssbj", tasks, calibrated, context.step)
     return {task.form: one for task, one in fitted.items()}
 
@@ -271,7 +271,7 @@ def _validated(
         for name, seen in found.items():
             if its_skew != skew or seen[-1].stretch.pieces_read < 0.9 * seen[-1].stretch.turns:
                 continue  # of another figure; or keys were looked up, of which the model says nothing
-            pieces = Setting(memory).cut
+            pieces = SsbjSetting(memory).cut
             turn = min(seen, key=lambda one: one.loop_s)
             says = model(fitted[name], name, ROWS, pieces, skew).loop_seconds(
                 turn.stretch.w, turn.stretch.hit_rate

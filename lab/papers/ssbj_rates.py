@@ -22,7 +22,7 @@ from lab.papers.ssbj_claims import (
     turns,
     why_paper_form,
 )
-from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
+from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, SsbjSetting, hit_rate, rate, ratios
 from lab.report.figures import Context, Figure
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.plot import Bars, Chart
@@ -42,11 +42,11 @@ def by_memory(context: Context) -> list[Figure]:
     return [_rate_by_memory(found), _hits(found)]
 
 
-def memory_settings(context: Context) -> dict[float, Setting]:
+def memory_settings(context: Context) -> dict[float, SsbjSetting]:
     """Memories at skew 1; the short form has two, and the paper's form only with the larger."""
     if context.quick:
-        return {0.01: Setting(0.01, PAIR), 0.1: Setting(0.1)}
-    return {memory: Setting(memory) for memory in MEMORIES}
+        return {0.01: SsbjSetting(0.01, PAIR), 0.1: SsbjSetting(0.1)}
+    return {memory: SsbjSetting(memory) for memory in MEMORIES}
 
 
 def _rate_by_memory(found: dict[float, Run]) -> Figure:
@@ -143,10 +143,10 @@ def _percent(found: Run, name: str) -> float:
 # Size and skew
 
 
-def size_settings(context: Context) -> dict[int, Setting]:
+def size_settings(context: Context) -> dict[int, SsbjSetting]:
     """Sizes with the memory that is 10 % of the largest."""
     sizes, forms = ((ROWS // 5,), PAIR) if context.quick else ((ROWS // 5, ROWS // 2), ALL)
-    return {rows: Setting(0.1 * ROWS / rows, forms, rows) for rows in sizes} | {ROWS: Setting(0.1)}
+    return {rows: SsbjSetting(0.1 * ROWS / rows, forms, rows) for rows in sizes} | {ROWS: SsbjSetting(0.1)}
 
 
 def by_size(context: Context) -> list[Figure]:
@@ -204,12 +204,12 @@ def by_size(context: Context) -> list[Figure]:
     ]
 
 
-def skew_settings(context: Context) -> dict[float, Setting]:
+def skew_settings(context: Context) -> dict[float, SsbjSetting]:
     """Skews with 10 % of memory; the paper's form at some."""
     if context.quick:
-        return {0.0: Setting(0.1, PAIR, skew=0.0), 1.0: Setting(0.1)}
+        return {0.0: SsbjSetting(0.1, PAIR, skew=0.0), 1.0: SsbjSetting(0.1)}
     skews = {0.0: ALL, 0.25: PAIR, 0.5: ALL, 0.75: PAIR, 1.0: ALL}
-    return {skew: Setting(0.1, forms, skew=skew) for skew, forms in skews.items()}
+    return {skew: SsbjSetting(0.1, forms, skew=skew) for skew, forms in skews.items()}
 
 
 def by_skew(context: Context) -> list[Figure]:
@@ -295,10 +295,10 @@ def on_tpch(context: Context) -> Figure:
     targets = {0.1: 7.4, 0.01: 3.4}
     customers, forms = 150_000, PAIR if context.quick else ALL
     wanted = {
-        memory: Setting(memory, forms, customers, 0.0, "tpch")
+        memory: SsbjSetting(memory, forms, customers, 0.0, "tpch")
         for memory in ((0.1,) if context.quick else (0.01, 0.1))
     }
-    zipf = {} if context.quick else {"10 %, skew 1": Setting(0.1, ALL, customers, 1.0, "tpch-zipf")}
+    zipf = {} if context.quick else {"10 %, skew 1": SsbjSetting(0.1, ALL, customers, 1.0, "tpch-zipf")}
     title = "SSBJ, figure 5(d): service rate on TPC-H"
     statement = (
         "SSBJ performs 7.4 times better than MESHJOIN with 10 % of the customers as memory, and 3.4 times "
@@ -343,7 +343,7 @@ def on_weather(context: Context) -> Figure:
     memories = (0.1,) if context.quick else (0.05, 0.1)
     forms = PAIR if context.quick else ALL
     found = settings(
-        context, {memory: Setting(memory, forms, 100_000, 0.0, "weather") for memory in memories}
+        context, {memory: SsbjSetting(memory, forms, 100_000, 0.0, "weather") for memory in memories}
     )
     least = min(memories, key=lambda memory: min(ratios(found[memory], THIS)))
     claims = [

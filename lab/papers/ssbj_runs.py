@@ -47,7 +47,7 @@ def pieces_for(memory: float) -> int:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SsbjSetting:
     """What is joined, with how much memory, by whom."""
 
     memory: float  # of the master data
@@ -91,7 +91,7 @@ class TimedCycles:
 Run = dict[str, list[TimedCycles]]  # by form, one for each repeat
 
 
-def run(setting: Setting) -> Run:
+def run(setting: SsbjSetting) -> Run:
     """All forms of a setting; each answer is the batch join's, or this raises."""
     found: Run = {name: [] for name in setting.forms}
     with tempfile.TemporaryDirectory(prefix="streamjoin-lab-") as folder:
@@ -106,7 +106,7 @@ def run(setting: Setting) -> Run:
     return found
 
 
-def _loop(bench: Bench, setting: Setting, form: JoinVariant) -> ClosedLoop:
+def _loop(bench: Bench, setting: SsbjSetting, form: JoinVariant) -> ClosedLoop:
     disk = bench.master(form, setting.rows, setting.cut)
     disk.bytes_per_s, disk.waits = SLOW, False
     answers = bench.batch_join(setting.rows, setting.skew)
@@ -141,7 +141,7 @@ def hit_rate(found: Run, form: str) -> float:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LoopCalibration:
     """The costs of a form, fitted to a quarter of the rows."""
 
     form: str
@@ -153,13 +153,13 @@ class Calibration:
         return f"calibrating the cost model of {LABELS[self.form]}"
 
 
-def calibrated(what: Calibration) -> LoopCosts:
+def calibrated(what: LoopCalibration) -> LoopCosts:
     """The costs on this machine, files in the page cache: the disk's time is added by the model's user."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-lab-") as folder:
         return costs(Bench(Path(folder)), Sizes(rows=what.rows, pieces=what.pieces), FORMS[what.form], what.w)
 
 
-def told(found: Sequence[TimedCycles]) -> dict[str, Any]:
+def series_of(found: Sequence[TimedCycles]) -> dict[str, Any]:
     """What stands behind a point of a picture."""
     return {
         "tuples_per_s": [one.rate for one in found],

@@ -15,7 +15,7 @@ from lab.papers.ssbj_claims import (
     settings,
     table,
 )
-from lab.papers.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
+from lab.papers.ssbj_runs import PAIR, ROWS, Run, SsbjSetting, hit_rate, rate
 from lab.report.figures import Context, Figure
 from streamjoin.plot import Chart
 
@@ -23,18 +23,18 @@ _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _PIECES = (42, 60, 100, 200, 300)
 
 
-def factor_settings(context: Context) -> dict[float, Setting]:
+def factor_settings(context: Context) -> dict[float, SsbjSetting]:
     """Switching factors; the short form has three."""
     factors, forms = ((0.25, 1.0, 4.0), (THIS,)) if context.quick else (_FACTORS, (PAPER, THIS))
-    return {factor: Setting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
+    return {factor: SsbjSetting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
 
 
-def piece_settings(context: Context) -> dict[int, Setting]:
+def piece_settings(context: Context) -> dict[int, SsbjSetting]:
     """Numbers of pieces; with the most MESHJOIN would take minutes."""
     counts = (42, 100, 200) if context.quick else _PIECES
     alone = (THIS,)
     return {
-        pieces: Setting(0.05, alone if context.quick or pieces > 200 else PAIR, pieces=pieces)
+        pieces: SsbjSetting(0.05, alone if context.quick or pieces > 200 else PAIR, pieces=pieces)
         for pieces in counts
     }
 

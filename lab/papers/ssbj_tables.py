@@ -33,7 +33,7 @@ OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32(), "m": pa.
 PAGE_BYTES = 4096
 
 
-class Streams(Protocol):
+class TableAndStream(Protocol):
     """Master data with columns k, m, pad and a stream with k, id and one more, by number."""
 
     @property
@@ -76,7 +76,7 @@ class FileMaster:
     costs: ReadCosts = field(default_factory=ReadCosts)
 
     @classmethod
-    def write(cls, folder: Path, streams: Streams, pieces: int) -> FileMaster:
+    def write(cls, folder: Path, streams: TableAndStream, pieces: int) -> FileMaster:
         folder.mkdir(parents=True)
         ends = np.linspace(0, streams.rows, pieces + 1).astype(int).tolist()
         sizes = []
@@ -143,7 +143,7 @@ class Disk:
             time.sleep(left)
 
 
-def staged(folder: Path, streams: Streams, pieces: int) -> StagedMaster:
+def staged(folder: Path, streams: TableAndStream, pieces: int) -> StagedMaster:
     """Master data as this library stages it, in about that many pieces."""
     table = streams.master_rows(0, streams.rows)
     size = master_batch(table).nbytes // pieces + 1

@@ -154,7 +154,7 @@ def interval(context: Context) -> Sequence[Figure]:
         "basics-interval",
         "Two streams joined within ten seconds",
         "As the two-way join, but rows have a time, and a pair counts if the second row is at most ten "
-        "seconds younger. Event time runs on by a minute a batch, so every engine can let go of old rows. "
+        "seconds younger. Event time runs on by a minute a batch, so every engine can evict old rows. "
         "bytewax is not here: its window join takes rows of the same window, not rows close in time.",
         "All engines bound their state; how fast are they?",
     )

@@ -76,7 +76,7 @@ ASKED = {
     "q23": "At least 3 times Spark's chain of two joins.",
 }
 NOTES = {
-    "q3": "Spark and Flink have nothing that lets go of persons or auctions here: no time bounds this join.",
+    "q3": "Spark and Flink have nothing that evicts persons or auctions here: no time bounds this join.",
     "q4": "Spark: a watermark on `expires` and a condition that repeats how long an auction may last. "
     "Flink: an updating average that changes with every bid, never final.",
     "q7": "The highest price of a window is Spark's own aggregate here too; the join behind it is this "

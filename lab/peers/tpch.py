@@ -17,7 +17,7 @@ from lab.peers.environments import flink
 from lab.peers.flink import run_query
 from lab.peers.flink_sql import FlinkQuery
 from lab.peers.tpch_query import TpchQuery
-from lab.peers.tpch_work import CHECK, Load, prepare
+from lab.peers.tpch_work import CHECK, TpchSize, prepare
 from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.errors import InvariantBroken
 from streamjoin.plot import Chart
@@ -60,7 +60,7 @@ FASTER = Statement(
 def tpch(context: Context) -> list[Figure]:
     """All engines, in turn."""
     context.step("TPC-H: writing the files")
-    load = Load(0.1, 3) if context.quick else Load()
+    load = TpchSize(0.1, 3) if context.quick else TpchSize()
     work = prepare(context.folder / "tpch", load)
     runs: dict[str, list[Measured]] = {engine: [] for engine in _ENGINES}
     failed: dict[str, str] = {}
@@ -84,7 +84,7 @@ def _run(engine: str, work: Work, say: Callable[[str], None]) -> Measured | Fail
     return run_contender(contender.command(), engine, work, _TIMEOUT_S)
 
 
-def _figure(work: Work, load: Load, runs: dict[str, list[Measured]], failed: dict[str, str]) -> Figure:
+def _figure(work: Work, load: TpchSize, runs: dict[str, list[Measured]], failed: dict[str, str]) -> Figure:
     done = {engine: ones for engine, ones in runs.items() if ones}
     counted = {engine: ones[0] for engine, ones in done.items() if "input_rows" in ones[0].extra}
     curves = {_NAMES[engine]: _held(one) for engine, one in counted.items()}  # Flink counts bytes only

@@ -33,7 +33,7 @@ CHECK = Check(
 
 
 @dataclass(frozen=True)
-class Load:
+class TpchSize:
     """How much there is."""
 
     scale: float = 0.3
@@ -41,7 +41,7 @@ class Load:
     seed: int = 8
 
 
-def prepare(folder: Path, load: Load) -> Work:
+def prepare(folder: Path, load: TpchSize) -> Work:
     """Write the files, and join once in memory."""
     streams = TpchStreams(load.scale)
     orders = _plain(streams.orders(), ORDERS)

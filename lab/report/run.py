@@ -18,7 +18,7 @@ from lab.experiment import machine, versions
 from lab.report.figures import Context, Pace, ReportedExperiment, ReportPart, in_words
 from lab.report.journal import Journal, Outcome
 from lab.report.page import Page, html, markdown
-from lab.report.terminal import tell
+from lab.report.terminal import print_claims
 
 
 class _Left(ProgressColumn):
@@ -48,7 +48,7 @@ def run_parts(experiment: ReportedExperiment, path: Path, console: Console, *, q
     journal.publish(pictures)
     if not failed:
         journal.close()
-    tell(console, page.claims, experiment.required, written)
+    print_claims(console, page.claims, experiment.required, written)
     for part, why in failed.items():
         console.print(f"Did not end: {part}: {why}", highlight=False, soft_wrap=True)
     return not failed

@@ -10,7 +10,7 @@ from rich.console import Console
 from lab.experiment import Claim
 
 
-def tell(console: Console, claims: Sequence[Claim], required: int, files: Sequence[Path]) -> None:
+def print_claims(console: Console, claims: Sequence[Claim], required: int, files: Sequence[Path]) -> None:
     """The claims, how many hold, and what was written."""
     for claim in claims:
         console.print(_line(claim), highlight=False, soft_wrap=True)

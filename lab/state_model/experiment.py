@@ -25,7 +25,7 @@ import pyarrow as pa
 from lab.experiment import Claim, Experiment, Result, Statement, StepReporter
 from lab.generators.patterns import punctuated
 from lab.papers.ssbj_bench import OURS, SSBJ, Bench, Sizes
-from lab.state_model.predicted import CASES, SMALL, Case, PredictionRun, compare
+from lab.state_model.predicted import CASES, SMALL, PredictionCase, PredictionRun, compare
 from lab.state_model.table_cache import WHOLE, becomes_main_memory, shift_claim, shifted
 from lab.state_model.two_streams import SEED, PatternBatches, local, one_to_many, streams
 from streamjoin.api.join import join, stream
@@ -62,7 +62,7 @@ NEEDED = Statement(
 
 
 def prediction(
-    seeds: range, step: Callable[[str], None], cases: Mapping[str, Callable[[int], Case]] = CASES
+    seeds: range, step: Callable[[str], None], cases: Mapping[str, Callable[[int], PredictionCase]] = CASES
 ) -> tuple[list[Claim], dict[str, Any], dict[str, Chart]]:
     """Every pattern with every seed; the claim is about the worst of them."""
     runs: dict[str, list[PredictionRun]] = {}

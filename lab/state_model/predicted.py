@@ -46,7 +46,7 @@ Batches = Sequence[Mapping[str, pa.Table]]
 
 
 @dataclass(frozen=True)
-class Case:
+class PredictionCase:
     """One join over one pattern: what comes, and how many results the batch join has."""
 
     run: LocalRun
@@ -95,7 +95,7 @@ class PredictionRun:
         }
 
 
-def compare(name: str, case: Case) -> PredictionRun:
+def compare(name: str, case: PredictionCase) -> PredictionRun:
     """Run a case to its end; its results are counted before anything is returned."""
     seen, found = PredictionRun(printed=list(case.printed)), 0
     for batch in case.batches:
@@ -111,7 +111,7 @@ def compare(name: str, case: Case) -> PredictionRun:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class WindowedPattern:
     """Two streams of one pattern (or one of each), joined within a window."""
 
     pattern: patterns.StreamPattern
@@ -120,13 +120,13 @@ class Pattern:
     other: patterns.StreamPattern | None = None
     rows: int = 30_000
 
-    def __call__(self, seed: int) -> Case:
+    def __call__(self, seed: int) -> PredictionCase:
         chosen = [replace(one or self.pattern, gap=_GAP) for one in (self.pattern, self.other)]
         step_s = 0.25 if any(one.order == "random" for one in chosen) else 0.5
         data = streams(chosen[0], self.rows, self.window_s, step_s, other=chosen[1], seed=seed)
         run = local(self.operator, self.window_s)
         printed = printed_formula(data.batches, self.window_s, uses_punctuations=self.operator == "pwjoin")
-        return Case(run, data.batches, data.pairs, printed)
+        return PredictionCase(run, data.batches, data.pairs, printed)
 
 
 def printed_formula(batches: Batches, window_s: float, *, uses_punctuations: bool) -> list[float]:
@@ -171,7 +171,7 @@ def _micros(table: pa.Table) -> Ints:
 # News, auctions, and one to many
 
 
-def news(order: Literal["ordered", "random"], seed: int, items: int = 6_000) -> Case:
+def news(order: Literal["ordered", "random"], seed: int, items: int = 6_000) -> PredictionCase:
     """The streams of the MJoin paper."""
     made = NewsStreams(seed=seed, items=items, order=order, open_items=500, shuffle=500)
     steps = range(made.start_item, items, 100)
@@ -179,26 +179,28 @@ def news(order: Literal["ordered", "random"], seed: int, items: int = 6_000) -> 
         {"news": made.between("news", at, at + 100), "access": made.between("access", at, at + 100)}
         for at in steps
     ]
-    return Case(news_join().local(), batches, _pairs(batches, "news", "access", "sno"))
+    return PredictionCase(news_join().local(), batches, _pairs(batches, "news", "access", "sno"))
 
 
-def auction(operator: str, seed: int, items: int = 6_000) -> Case:
+def auction(operator: str, seed: int, items: int = 6_000) -> PredictionCase:
     """The running example of the PWJoin paper."""
     made = AuctionStreams(seed=seed, items=items, hours=72)
     run = auction_join(operator, made.window_us).local()
-    return Case(run, list(made.batches(0.5)), len(batch_join(made)))
+    return PredictionCase(run, list(made.batches(0.5)), len(batch_join(made)))
 
 
-def with_punctuations(seed: int) -> Case:
+def with_punctuations(seed: int) -> PredictionCase:
     """One to many, keys of the many side ended by punctuations, goal `memory`."""
     one = stream(pa.schema({"k": pa.int64(), "va": pa.int64()}), name="one", key="k", unique=True)
     schema = pa.schema({"k": pa.int64(), "vb": pa.int64(), "is_end": pa.bool_()})
     many = stream(schema, name="many", key="k", punctuation=marked("is_end"))
     batches = [rows for rows, _ in one_to_many(40, 500, 10, seed)]
-    return Case(join(one, many, goal="memory").local(), batches, _pairs(batches, "one", "many", "k"))
+    return PredictionCase(
+        join(one, many, goal="memory").local(), batches, _pairs(batches, "one", "many", "k")
+    )
 
 
-def arriving(arrival: Arrival, seed: int, keys: int = 12_000) -> Case:
+def arriving(arrival: Arrival, seed: int, keys: int = 12_000) -> PredictionCase:
     """One to many by the operator 1-NC, the many side clustered or ordered, the one side up to 1,000 off."""
     random, numbers, pieces = np.random.default_rng(seed), np.arange(keys), 60
     many = np.array_split(np.repeat(numbers, random.poisson(10, keys)), pieces)
@@ -214,7 +216,7 @@ def arriving(arrival: Arrival, seed: int, keys: int = 12_000) -> Case:
             stream(batches[0]["many"].schema, name="many", key="k", arrival=arrival),
             operator="mjoin_1nc",
         ).local()
-    return Case(run, batches, _pairs(batches, "one", "many", "k"))
+    return PredictionCase(run, batches, _pairs(batches, "one", "many", "k"))
 
 
 def _pairs(batches: Batches, one: str, many: str, key: str) -> int:
@@ -228,15 +230,15 @@ def _pairs(batches: Batches, one: str, many: str, key: str) -> int:
 
 _ASC = patterns.punctuated("asc", 100, 40)
 _ANY = patterns.punctuated("random", 100, 40)
-CASES: dict[str, Callable[[int], Case]] = {
+CASES: dict[str, Callable[[int], PredictionCase]] = {
     **{
-        f"punct-asc-100-40, window {window_s} s, {name}": Pattern(_ASC, window_s, operator)
+        f"punct-asc-100-40, window {window_s} s, {name}": WindowedPattern(_ASC, window_s, operator)
         for window_s in WINDOWS_S
         for operator, name in NAMES.items()
     },
-    "punct-asc-100-40, spread 20, window 5 s": Pattern(replace(_ASC, spread=20), 5),
-    "punct-asc and punct-random, window 5 s": Pattern(_ASC, 5, other=_ANY),
-    "cluster-random-40, window 2 s": Pattern(patterns.clustered("random", 40), 2),
+    "punct-asc-100-40, spread 20, window 5 s": WindowedPattern(replace(_ASC, spread=20), 5),
+    "punct-asc and punct-random, window 5 s": WindowedPattern(_ASC, 5, other=_ANY),
+    "cluster-random-40, window 2 s": WindowedPattern(patterns.clustered("random", 40), 2),
     "news, ordered": partial(news, "ordered"),
     "news, random": partial(news, "random"),
     "one to many, punctuations": with_punctuations,
@@ -244,7 +246,7 @@ CASES: dict[str, Callable[[int], Case]] = {
     "one to many, ordered": partial(arriving, ordered()),
     **{f"auction, {name}": partial(auction, operator) for operator, name in NAMES.items()},
 }
-SMALL: dict[str, Callable[[int], Case]] = {
-    "cluster-asc-40, window 5 s": Pattern(patterns.clustered("asc", 40), 5),
-    "unique-asc, window 5 s": Pattern(patterns.unique("asc"), 5),
+SMALL: dict[str, Callable[[int], PredictionCase]] = {
+    "cluster-asc-40, window 5 s": WindowedPattern(patterns.clustered("asc", 40), 5),
+    "unique-asc, window 5 s": WindowedPattern(patterns.unique("asc"), 5),
 }

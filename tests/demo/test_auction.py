@@ -37,7 +37,7 @@ def test_the_state_of_both_joins_is_bounded() -> None:
         assert "NOT BOUNDED" not in auction_join(operator, STREAMS.window_us).explain()
 
 
-def test_a_wrong_answer_or_announcement_is_found() -> None:
+def test_a_wrong_answer_or_punctuation_is_found() -> None:
     pwjoin, _ = AuctionDemo(STREAMS, 8.0).run_local(lambda _: None)
     expected = batch_join(STREAMS)
     with pytest.raises(InvariantBroken, match="differ from the batch join"):
@@ -45,14 +45,14 @@ def test_a_wrong_answer_or_announcement_is_found() -> None:
     told = pwjoin.propagated[3]
     for wrong in (told[1:], [*told, told[0]]):  # one is missing, one is told twice
         pwjoin.propagated[3] = wrong
-        with pytest.raises(InvariantBroken, match="announced other items"):
+        with pytest.raises(InvariantBroken, match="punctuations of other items"):
             propagated_in(pwjoin, STREAMS)
     pwjoin.propagated[3] = told
     pwjoin.propagated[0], pwjoin.propagated[3] = pwjoin.propagated[0] + told, []  # told before its count
-    with pytest.raises(InvariantBroken, match="announced other items"):
+    with pytest.raises(InvariantBroken, match="punctuations of other items"):
         propagated_in(pwjoin, STREAMS)
     pwjoin.propagated[0], pwjoin.propagated[3] = pwjoin.propagated[0][: -len(told)], told
     propagated_in(pwjoin, STREAMS)
     pwjoin.results[3], pwjoin.results[4] = pwjoin.results[4], pwjoin.results[3]  # counted before or after
-    with pytest.raises(InvariantBroken, match="announced other items"):
+    with pytest.raises(InvariantBroken, match="punctuations of other items"):
         propagated_in(pwjoin, STREAMS)

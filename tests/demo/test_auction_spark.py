@@ -12,7 +12,7 @@ from streamjoin.demo.runner import write_files
 pytestmark = pytest.mark.spark
 
 
-def test_one_query_gives_rows_announcements_and_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_query_gives_rows_punctuations_and_state(spark: SparkSession, tmp_path: Path) -> None:
     streams = AuctionStreams(seed=2, items=200, bids_per_item=3, hours=30)
     assert write_files(streams.batches(6.0), tmp_path) == 5
     pwjoin, _ = both_joins()

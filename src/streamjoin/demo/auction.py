@@ -215,9 +215,9 @@ class AuctionDemo:
         pwjoin, wjoin = observed
         hours = [0.0, *(cut / HOUR_US for cut in self.streams.cuts_us(self.batch_hours).tolist())]
         return Chart(
-            "Tuples held by the auction join",
+            "Tuples in the state of the auction join",
             "hours of event time",
-            "tuples held",
+            "tuples in state",
             {
                 pwjoin.label: (hours, [0, *pwjoin.state_rows]),
                 wjoin.label: (hours, [0, *wjoin.state_rows]),
@@ -296,10 +296,10 @@ def _counted(results: pa.Table) -> pa.Table:
 
 
 def propagated_in(observed: ObservedAuctions, streams: AuctionStreams) -> Ints:
-    """The batch in which each item was announced as over, -1 = not yet; checked to be true.
+    """The batch in which each item's punctuation was propagated, -1 = not yet; checked to be true.
 
-    Announced are, once each, the items whose punctuation has come or whose window has passed, and
-    each count comes in the batch in which its item is announced.
+    Propagated are, once each, the items whose punctuation has come or whose window has passed, and
+    each count comes in the batch in which its item's punctuation is propagated.
     """
     auctions, bids = streams.auctions(), streams.bids()
     batch = np.full(streams.items, -1)
@@ -317,8 +317,8 @@ def propagated_in(observed: ObservedAuctions, streams: AuctionStreams) -> Ints:
     )
     if sum(map(len, observed.propagated)) != over.sum() or np.any((batch >= 0) != over) or at_other_times:
         raise InvariantBroken(
-            f"the join with {observed.label} announced other items as over than those that are; "
-            "please report this with the command you ran"
+            f"the join with {observed.label} propagated punctuations of other items than those that are "
+            "over; please report this with the command you ran"
         )
     return batch
 
@@ -334,10 +334,10 @@ def _state_sizes(*joins: ObservedAuctions) -> Table:
         ("tuples, on average", lambda one: round(sum(one.state_rows) / len(one.state_rows))),
         ("closed keys remembered, at most", lambda one: max(one.closed_keys)),
         ("partial counts, at most", lambda one: max(one.groups)),
-        ("items announced as over", lambda one: sum(map(len, one.propagated))),
+        ("punctuations propagated", lambda one: sum(map(len, one.propagated))),
     ]
     return text_table(
-        "What each join holds",
+        "State of each join",
         {"": "left", **{one.label: "right" for one in joins}},
         ((what, *(f"{of(one):,}" for one in joins)) for what, of in figures),
     )
@@ -367,7 +367,7 @@ def _how_early(streams: AuctionStreams, batch: Ints, cuts: Ints) -> list[str]:
     inside = propagated & (auctions.end_us <= by_window)
     if inside.any():
         said.append(
-            f"{inside.sum():,} auctions ended inside the window. Each was announced downstream as over, "
+            f"{inside.sum():,} auctions ended inside the window. Each was propagated downstream as closed, "
             f"a median of {_median_hours(by_window - at, inside)} hours before the window alone would tell."
         )
     outlasting = propagated & ~inside
@@ -376,9 +376,9 @@ def _how_early(streams: AuctionStreams, batch: Ints, cuts: Ints) -> list[str]:
         bids = bids.filter(pc.invert(bids["is_end"]))
         after = since_start_us(bids["bid_time"]) > by_window[bids["item_id"].to_numpy() - FIRST_ITEM]
         said.append(
-            f"{outlasting.sum():,} auctions outlast the window. They were announced when their item left it, "
-            f"a median of {_median_hours(auctions.end_us - at, outlasting)} hours before punctuations alone "
-            f"would tell; {after.sum():,} bids that came later were dropped."
+            f"{outlasting.sum():,} auctions outlast the window. They were propagated when their item left "
+            f"it, a median of {_median_hours(auctions.end_us - at, outlasting)} hours before punctuations "
+            f"alone would tell; {after.sum():,} bids that came later were dropped."
         )
     return said
 

@@ -140,13 +140,14 @@ class NewsDemo:
         yield text_table("Some results", dict.fromkeys(first.column_names, "left"), rows)
         yield (
             f"{len(declared.rows):,} results from {self.steps():,} rows, the same as the batch join over all "
-            f"rows gives.\nTuples held at the end: {declared.state_rows[-1]:,} where keys and punctuations "
-            f"are declared (at most {max(declared.state_rows):,}), {other.state_rows[-1]:,} by {other.label}."
+            f"rows gives.\nTuples in state at the end: {declared.state_rows[-1]:,} where keys and "
+            f"punctuations are declared (at most {max(declared.state_rows):,}), "
+            f"{other.state_rows[-1]:,} by {other.label}."
         )
 
     def picture(self, observed: tuple[ObservedJoin, ObservedJoin]) -> Chart:
         lines = {one.label: (one.rows_in, one.state_rows) for one in observed}
-        return Chart("Tuples held by the news join", "rows read", "tuples held", lines)
+        return Chart("Tuples in the state of the news join", "rows read", "tuples in state", lines)
 
 
 def _without_marks(batch: dict[str, pa.Table]) -> dict[str, pa.Table]:

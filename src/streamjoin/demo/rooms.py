@@ -164,9 +164,10 @@ class RoomsDemo:
         total = sum(len(self.streams.table(name)) for name in VALUES)
         yield (
             f"{len(declared.rows):,} results from {total:,} rows of {self.streams.hours:g} hours, the same "
-            f"as the batch join over all rows gives.\nTuples held at the end: {declared.state_rows[-1]:,} "
-            f"(at most {max(declared.state_rows):,}, and {max(declared.closed_keys):,} minutes that were over "
-            f"for some of their sensors), by {other.label} {other.state_rows[-1]:,}."
+            f"as the batch join over all rows gives.\nTuples in state at the end: "
+            f"{declared.state_rows[-1]:,} (at most {max(declared.state_rows):,}, and {max(declared.closed_keys):,} "
+            f"minutes that were "
+            f"over for some of their sensors), by {other.label} {other.state_rows[-1]:,}."
         )
         counted = declared.counted
         yield text_table(
@@ -188,7 +189,10 @@ class RoomsDemo:
         hours = [0.0, *(cut / (60 * MINUTE_US) for cut in cuts)]
         lines = {one.label: (hours, [0, *one.state_rows]) for one in observed}
         return Chart(
-            "Tuples held by the join of temperature, humidity and light", "hours", "tuples held", lines
+            "Tuples in the state of the join of temperature, humidity and light",
+            "hours",
+            "tuples in state",
+            lines,
         )
 
 

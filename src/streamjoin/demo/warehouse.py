@@ -264,10 +264,11 @@ class WarehouseDemo:
         yield "[bold]Who ordered, and where do they live?[/] orders ⋈ customers"
         yield (
             f"Orders come in {BATCHES} batches of {self.batch_rows:,}. {self.streams.customer_rows:,} "
-            f"customers are a table, and the join may take 1/{MEMORY_SHARE} of its bytes as memory. The tables "
-            f"are TPC-H's; an order's customer is drawn by Zipf's law (exponent {self.streams.skew:g}): some "
-            f"order far more often. After batch {BATCHES // 2} one customer in {MOVED} moves: that is a new "
-            "version of the table."
+            f"customers are a table, and the join may take 1/{MEMORY_SHARE} of its bytes as memory. The "
+            f"tables are TPC-H's; an order's customer is drawn by Zipf's law (exponent "
+            f"{self.streams.skew:g}): some order far more often. "
+            f"After batch {BATCHES // 2} one customer in {MOVED} moves: that is a "
+            "new version of the table."
         )
 
     def prepare(self, folder: Path) -> None:

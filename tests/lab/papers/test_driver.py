@@ -7,7 +7,7 @@ import pytest
 from lab.papers import driver, driver_runs
 from lab.papers.cached_answers import cached_answers
 from lab.papers.driver_claims import FIGURE_6, FIGURE_7, FIGURE_8, TABLE_4, TABLE_5
-from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary
+from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, CaseResult, DriverCase, PolicySummary
 from lab.report.figures import Context
 from streamjoin.errors import InvariantBroken
 from tests.lab.papers.stored_claims import stored_ids
@@ -19,9 +19,9 @@ def found(**times):
     def summary(policy):
         each = dict.fromkeys(("all", "first half", "second half"), times.get(policy, 1.0))
         shares = [min(float(x), 1.0) for x in GRID]
-        return Summary(each, each, each, each, dict.fromkeys(each, shares))
+        return PolicySummary(each, each, each, each, dict.fromkeys(each, shares))
 
-    return Found({policy: summary(policy) for policy in POLICIES}, 0.1)
+    return CaseResult({policy: summary(policy) for policy in POLICIES}, 0.1)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_mean_is_over_sets_periods_and_policies_of_one_repeat():
 def test_a_wrong_answer_is_not_reported(quick, monkeypatch):
     monkeypatch.setattr(driver, "case", driver_runs.case)
     monkeypatch.setattr(driver_runs, "batch_join", lambda tables: (1, 2))
-    small = Case(replace(BUFFERS, scale=0.001), "V", "1M", 1)
+    small = DriverCase(replace(BUFFERS, scale=0.001), "V", "1M", 1)
     with pytest.raises(InvariantBroken, match="nothing is reported"):
         cached_answers(quick.folder, [small], driver_runs.case, quick.step, workers=1)
     assert not list(quick.folder.iterdir())

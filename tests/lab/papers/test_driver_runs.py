@@ -9,7 +9,17 @@ import pytest
 from lab.generators.driver_sets import DRIVER_SETS, PERIODS
 from lab.papers import driver_runs
 from lab.papers.driver_printed import AT_HALF, AVERAGE_TIME, RUNNING_TIME, printed
-from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary, batch_join, case
+from lab.papers.driver_runs import (
+    BUFFERS,
+    GRID,
+    POLICIES,
+    TUPLES,
+    CaseResult,
+    DriverCase,
+    PolicySummary,
+    batch_join,
+    case,
+)
 from lab.papers.driver_tables import lookups_by, tables, time_by
 from streamjoin.errors import InvariantBroken
 
@@ -18,7 +28,7 @@ SMALL = replace(TUPLES, scale=0.001), replace(BUFFERS, scale=0.01)
 
 @pytest.fixture(scope="module")
 def found():
-    return {(form.name, "V", "1M"): [case(Case(form, "V", "1M", 1))] for form in SMALL}
+    return {(form.name, "V", "1M"): [case(DriverCase(form, "V", "1M", 1))] for form in SMALL}
 
 
 def test_every_policy_of_every_case_stands_beside_the_paper(found):
@@ -72,7 +82,7 @@ def test_pairs_that_meet_in_one_batch_are_a_tenth_in_ten_batches(found):
 def test_an_answer_that_is_not_the_batch_joins_is_not_reported(monkeypatch):
     monkeypatch.setattr(driver_runs, "batch_join", lambda tables: (batch_join(tables)[0], 0))
     with pytest.raises(InvariantBroken, match="nothing is reported"):
-        case(Case(SMALL[0], "V", "1M", 1), ("timestamp",))
+        case(DriverCase(SMALL[0], "V", "1M", 1), ("timestamp",))
 
 
 def test_the_checksum_does_not_depend_on_order_but_on_every_value():
@@ -95,10 +105,10 @@ def test_produced_shares_are_told_at_shares_of_the_other_time():
 
 def test_ratios_are_of_means_of_lookups_and_medians_of_time():
     def one(probes, cpu_s):
-        return Summary({"all": probes}, {}, {"all": cpu_s}, {"all": 1.0}, {})
+        return PolicySummary({"all": probes}, {}, {"all": cpu_s}, {"all": 1.0}, {})
 
     runs = [
-        Found({"timestamp": one(100, base), "adaptive": one(90, other)}, 0.1)
+        CaseResult({"timestamp": one(100, base), "adaptive": one(90, other)}, 0.1)
         for base, other in ((1.0, 1.0), (2.0, 1.0), (2.0, 9.0))
     ]
     assert lookups_by(runs, "adaptive", ("timestamp",)) == 0.9

@@ -11,13 +11,13 @@ from lab.papers.cached_answers import cached_answers
 from lab.papers.ssbj_data import ORDER_BYTES, TpchRows
 from lab.papers.ssbj_loop import BatchJoin, LoopMeasurement
 from lab.papers.ssbj_model import least_memory
-from lab.papers.ssbj_runs import ALL, PAIR, Setting, TimedCycles, ratios, run
+from lab.papers.ssbj_runs import ALL, PAIR, SsbjSetting, TimedCycles, ratios, run
 from lab.report.figures import Context
 from streamjoin.enrich.cost import LoopCosts
 from streamjoin.errors import InvalidJoin, InvariantBroken
 from tests.lab.papers.stored_claims import stored_ids
 
-SMALL = Setting(0.5, ALL, 2_000, pieces=6, repeats=1)
+SMALL = SsbjSetting(0.5, ALL, 2_000, pieces=6, repeats=1)
 
 
 @pytest.mark.parametrize("data", ["zipf", "weather"])

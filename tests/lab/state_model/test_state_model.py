@@ -8,7 +8,7 @@ from lab.generators.patterns import punctuated, unique
 from lab.registry import experiments
 from lab.state_model import predicted
 from lab.state_model.experiment import PRINTED, prediction, prediction_charts
-from lab.state_model.predicted import Case, Pattern, PredictionRun, compare
+from lab.state_model.predicted import PredictionCase, PredictionRun, WindowedPattern, compare
 from streamjoin.errors import InvariantBroken
 
 
@@ -17,7 +17,7 @@ def test_the_lab_knows_the_experiment():
 
 
 def test_a_small_pattern_is_predicted_and_its_claim_made():
-    case = Pattern(replace(punctuated("asc", 100, 40), spread=20), 2, rows=8_000)
+    case = WindowedPattern(replace(punctuated("asc", 100, 40), spread=20), 2, rows=8_000)
     (claim,), series, charts = prediction(range(4, 5), lambda _: None, {PRINTED: case})
     assert claim.holds
     found = series["predicted"][PRINTED]
@@ -30,9 +30,9 @@ def test_a_small_pattern_is_predicted_and_its_claim_made():
 
 
 def test_equation_1_is_zero_where_each_key_has_ended_and_the_window_where_nothing_is_heeded():
-    case = Pattern(unique("asc"), 1, rows=3_000)(4)
+    case = WindowedPattern(unique("asc"), 1, rows=3_000)(4)
     assert case.printed[-1] == pytest.approx(0, abs=1e-6)
-    window = Pattern(unique("asc"), 1, "wjoin", rows=3_000)(4)
+    window = WindowedPattern(unique("asc"), 1, "wjoin", rows=3_000)(4)
     assert window.printed[-1] == pytest.approx(2 * 500, rel=0.1)  # a tuple every 2 ms, on both
 
 
@@ -44,9 +44,9 @@ def test_every_kind_of_case_counts_its_results(make):
 
 
 def test_a_case_whose_results_are_not_the_batch_joins_is_not_reported():
-    case = Pattern(punctuated("asc", 100, 40), 1, rows=1_000)(4)
+    case = WindowedPattern(punctuated("asc", 100, 40), 1, rows=1_000)(4)
     with pytest.raises(InvariantBroken, match="results, the batch join"):
-        compare("wrong", Case(case.run, case.batches, case.results + 1))
+        compare("wrong", PredictionCase(case.run, case.batches, case.results + 1))
 
 
 def test_an_error_is_of_the_means_over_the_middle():
