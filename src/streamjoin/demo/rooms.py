@@ -165,9 +165,9 @@ class RoomsDemo:
         yield (
             f"{len(declared.rows):,} results from {total:,} rows of {self.streams.hours:g} hours, the same "
             f"as the batch join over all rows gives.\nTuples in state at the end: "
-            f"{declared.state_rows[-1]:,} (at most {max(declared.state_rows):,}, and {max(declared.closed_keys):,} "
-            f"minutes that were "
-            f"over for some of their sensors), by {other.label} {other.state_rows[-1]:,}."
+            f"{declared.state_rows[-1]:,} (at most {max(declared.state_rows):,}, and "
+            f"{max(declared.closed_keys):,} minutes that were over for some of their sensors), by "
+            f"{other.label} {other.state_rows[-1]:,}."
         )
         counted = declared.counted
         yield text_table(
