@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need from a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-long bench papers peers scale lock clean
+.PHONY: help setup demo test test-systems test-long lint bench papers peers scale lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## virtual environment, locked dependencies, Java
 	@$(WITH_JAVA) echo "Ready: $$($(BIN)/python --version), Java in $$JAVA_HOME"
@@ -32,9 +32,18 @@ $(READY): requirements/build.txt requirements/lock.txt pyproject.toml
 demo: setup ## the news join on local Spark: plan, rows, state over time
 	@$(WITH_JAVA) $(BIN)/streamjoin demo news
 
-test: lint ## every check, then the tests
+# Two workers; the tests that share a Spark session share one of them.
+PYTEST = $(WITH_JAVA) $(BIN)/pytest -n 2 --dist loadgroup
+
+test: lint ## every check, then the tests without servers (10 minutes on two cores)
 	@echo "Tests ..."
-	@$(WITH_JAVA) $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	@$(PYTEST) -m "not systems and not slow"
+
+test-systems: setup ## the tests with servers, killed processes and new environments (20 minutes)
+	@$(PYTEST) -m "systems and not slow" tests
+
+test-long: setup ## more seeds and schedules of both (hours)
+	@$(WITH_JAVA) $(BIN)/pytest -m slow tests
 
 lint: setup ## style, types, and who imports whom
 	@echo "Style, types, layers ..."
@@ -43,11 +52,8 @@ lint: setup ## style, types, and who imports whom
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-test-long: setup ## the tests that take minutes
-	@$(WITH_JAVA) $(BIN)/pytest -m slow
-
-bench: setup ## is anything slower than at the last release? (RELEASE=1: store the result as that of a release)
-	@$(WITH_JAVA) $(BIN)/python -m lab.bench.guard $(if $(RELEASE),--store)
+bench: setup ## is anything slower than at the last release? (RELEASE=1: store the result as that of one)
+	@$(WITH_JAVA) $(BIN)/python -m lab bench $(if $(RELEASE),--store)
 
 papers: setup ## the four papers replayed, with a report (QUICK=1: the short form)
 peers: setup ## beside Spark, Flink and bytewax, with a report (QUICK=1: the short form)
@@ -56,15 +62,19 @@ papers peers scale:
 	@$(WITH_JAVA) $(BIN)/python -m lab run $@ $(if $(QUICK),--quick)
 
 # An environment of its own, so that pip-tools does not meet what it locks. The old files are the start: hashes known are kept.
-PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+# The extras name each other as streamjoin[...]: the package itself is left out of its own lock, and so is
+# the warning that it is.
+PIP_COMPILE = .venv-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: ## lock the versions again (UPGRADE=1: take the newest)
 	@scripts/venv.sh $(PYTHON) .venv-lock
 	@.venv-lock/bin/python -m pip --quiet --disable-pip-version-check install pip-tools==7.6.2
 	@echo "Locking (a minute; seven when every hash is new) ..."
-	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --only-build-deps --build-deps-for editable \
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --allow-unsafe --only-build-deps --build-deps-for editable \
 		-o requirements/build.txt pyproject.toml
-	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev -o requirements/lock.txt pyproject.toml
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --unsafe-package streamjoin \
+		-o requirements/lock.txt pyproject.toml
+	@sed -i '/^# WARNING/,$$d; /^$$/d' requirements/lock.txt
 
 clean: ## remove the environments, caches and outputs
 	rm -rf .venv .venv-lock .peers build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \

@@ -44,6 +44,15 @@ def run_experiment(name: str, path: Path | None, *, quick: bool) -> None:
         raise click.ClickException("Not all of it ran to its end; run again to do the rest.")
 
 
+@commands.command("bench")
+@click.option("--store", is_flag=True, help="Store the result as that of this release.")
+def run_bench(*, store: bool) -> None:
+    """Is anything slower than at the last release? About four minutes."""
+    from lab.bench.guard import main as guard
+
+    sys.exit(guard(["--store"] if store else []))
+
+
 commands.add_command(generate)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+import streamjoin
 from streamjoin.plot import Picture
 
 Op = Literal["<=", ">=", "<", ">", "=="]
@@ -128,8 +129,8 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """What it ran on."""
-    found = {"python": platform.python_version()}
-    for package in ("streamjoin", "pyspark", "pyarrow", "numpy", "pandas"):
+    found = {"python": platform.python_version(), "streamjoin": streamjoin.__version__}
+    for package in ("pyspark", "pyarrow", "numpy", "pandas"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -111,15 +111,15 @@ def generate_driver(
     _say(*(out / f"{stream}.parquet" for stream in tables))
 
 
-@generate.group("master")
-def generate_master() -> None:
+@generate.group("table")
+def generate_table() -> None:
     """Master data and a stream that is joined with it.
 
     Writes Parquet folders: master/ and stream/, with one file a batch of the stream.
     """
 
 
-_MASTER_ROWS = click.option(
+_TABLE_ROWS = click.option(
     "--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Rows of master data."
 )
 _STREAM_ROWS = click.option(
@@ -130,8 +130,8 @@ _BATCH_ROWS = click.option(
 )
 
 
-@generate_master.command("zipf")
-@_MASTER_ROWS
+@generate_table.command("zipf")
+@_TABLE_ROWS
 @click.option("--skew", default=1.0, show_default=True, help="Zipf's exponent; 0 is uniform.")
 @_STREAM_ROWS
 @_BATCH_ROWS
@@ -149,11 +149,11 @@ def generate_master_zipf(  # noqa: PLR0913  # one parameter per option
     from streamjoin.demo.generators.zipf import ZipfStreams
 
     streams = ZipfStreams(seed=seed, rows=rows, skew=skew, shift_at=shift_at)
-    _write_master(out, streams.master(), _cut(streams, stream_rows, batch_rows))
+    _write_table(out, streams.table(), _cut(streams, stream_rows, batch_rows))
 
 
-@generate_master.command("weather")
-@_MASTER_ROWS
+@generate_table.command("weather")
+@_TABLE_ROWS
 @_STREAM_ROWS
 @_BATCH_ROWS
 @SEED
@@ -163,10 +163,10 @@ def generate_master_weather(rows: int, stream_rows: int, batch_rows: int, seed: 
     from lab.generators.weather import WeatherStreams
 
     streams = WeatherStreams(seed=seed, rows=rows)
-    _write_master(out, streams.master(), _cut(streams, stream_rows, batch_rows))
+    _write_table(out, streams.table(), _cut(streams, stream_rows, batch_rows))
 
 
-@generate_master.command("tpch")
+@generate_table.command("tpch")
 @click.option("--scale", default=0.1, show_default=True, help="Scale factor; 1 has 150,000 customers.")
 @click.option("--skew", type=float, help="Draw each order's customer by Zipf's law with this exponent.")
 @_BATCH_ROWS
@@ -177,7 +177,7 @@ def generate_master_tpch(scale: float, skew: float | None, batch_rows: int, seed
     from streamjoin.demo.generators.tpch import TpchStreams
 
     streams = TpchStreams(scale=scale, skew=skew, seed=seed)
-    _write_master(out, streams.customers(), streams.orders(batch_rows))
+    _write_table(out, streams.customers(), streams.orders(batch_rows))
 
 
 def _cut(streams: Any, rows: int, batch_rows: int) -> Iterator[Any]:
@@ -186,18 +186,18 @@ def _cut(streams: Any, rows: int, batch_rows: int) -> Iterator[Any]:
         yield streams.tuples(first, min(batch_rows, rows - first))
 
 
-def _write_master(out: Path, master: Iterator[Any], stream: Iterator[Any]) -> None:
+def _write_table(out: Path, table: Iterator[Any], stream: Iterator[Any]) -> None:
     """Files of an earlier run go first: a folder is read whole."""
     from itertools import chain
 
     files = []
-    for folder in (out / "master", out / "stream"):
+    for folder in (out / "table", out / "stream"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.parquet"):
             old.unlink()
-    first = next(master)
-    files.append(out / "master" / "0000.parquet")
-    _write_parquet(files[0], first.schema, chain([first], master))
+    first = next(table)
+    files.append(out / "table" / "0000.parquet")
+    _write_parquet(files[0], first.schema, chain([first], table))
     for i, batch in enumerate(stream):
         files.append(out / "stream" / f"{i:04}.parquet")
         _write_parquet(files[-1], batch.schema, [batch])

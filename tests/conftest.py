@@ -1,13 +1,28 @@
+"""One Spark session for the run: tests that use it go to the same worker, one JVM that is warm."""
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 import streamjoin as sj
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Queries of a few rows: what the JVM would win by compiling more, or collecting in parallel, never comes in.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = sj.session(cores=2, memory="2g")
+def spark() -> "Iterator[SparkSession]":
+    session = sj.session(cores=2, memory="2g", conf=QUICK)
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who shares a session, a server or an environment shares a worker (`--dist loadgroup`)."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -3,9 +3,9 @@
     python examples/nexmark/q20.py
 
 An auction comes once (`unique`), so a bid that comes after it is not stored. Auctions of other categories are
-no result, but they say something: nothing of interest will have that id. As marked rows they let go of the
-bids that would wait for them. And when auction a + 101 opens, a has had its bids: the bids say so (`is_end`),
-which lets go of the auctions. What is held are the auctions in flight and bids that were early.
+no results, but they close their id: as marked rows they are punctuations that purge the bids waiting for
+them. And when auction a + 101 opens, a has had its last bid: marked rows of the bids (`is_end`) close it,
+which purges the auction. The state is the open auctions, and bids that came before their auction.
 """
 
 from pyspark.sql import DataFrame

@@ -2,9 +2,9 @@
 
     python examples/nexmark/q23.py
 
-Three streams with one common key are one operator: it holds the tuples of its inputs, and nothing of what two
-of them would make together. A person comes once (`unique`), auctions say when a seller is over (`is_end`).
-Of bidders a control stream says so: nobody bids any more when the 1000th person after them has come.
+Three streams with one common key are one operator: it stores the tuples of its inputs and no intermediate
+results. A person comes once (`unique`), marked rows of the auctions (`is_end`) close a seller, and a control
+stream closes bidders by ranges: nobody bids any more when the 1000th person after them has come.
 """
 
 from pyspark.sql import DataFrame

@@ -3,9 +3,8 @@
     python examples/nexmark/q3.py
 
 A person registers once (`unique`), so an auction that comes after its seller is not stored. Persons of other
-states are no result, but they say something: nobody of interest will have that id. As marked rows they let
-go of auctions that would wait for them. And a seller is over when the auctions say so (`is_end`), which lets
-go of the persons.
+states are no results, but they close their id: as marked rows they are punctuations that purge the auctions
+waiting for them. Marked rows of the auctions (`is_end`) close a seller, which purges the person.
 """
 
 from pyspark.sql import DataFrame

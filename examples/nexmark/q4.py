@@ -2,10 +2,10 @@
 
     python examples/nexmark/q4.py
 
-The price of an auction is its highest bid between its opening and `expires`. Bids say when an auction has had
-its last (`is_end`): in that batch its final price leaves, once, and nothing is held of it any more. `expires`
-alone would not do: a bid may come after it, so it cannot say that all bids before it have come. The average
-over final prices is an ordinary aggregate: each price is added once and never taken back.
+The price of an auction is its highest bid between its opening and `expires`. Marked rows of the bids
+(`is_end`) close an auction: in that batch its final price is emitted, once, and its state is purged.
+`expires` alone does not close it: a bid may come after it, so it does not imply that all bids before it have
+come. The average over final prices is an ordinary aggregate: each price is added once and never retracted.
 """
 
 from collections import Counter

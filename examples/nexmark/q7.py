@@ -2,10 +2,10 @@
 
     python examples/nexmark/q7.py
 
-The highest price of each tumbling window is Spark's own aggregate; it comes when the watermark has passed the
-window's end, and is joined with the bids of its window that have that price. Sliding windows bound the state:
-a bid is at most 10 seconds older than the end of its window, so it is held until later windows are decided,
-and a highest price is not stored at all, since all of its bids have come.
+The highest price of each tumbling window is Spark's own aggregate; it is emitted when the watermark has
+passed the window's end, and is joined with the bids of its window that have that price. Sliding windows bound
+the state: a bid is at most 10 seconds older than the end of its window, so it is stored until later windows
+are emitted, and a highest price is not stored at all, since all of its bids have come.
 """
 
 from pyspark.sql import DataFrame

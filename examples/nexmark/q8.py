@@ -2,8 +2,8 @@
 
     python examples/nexmark/q8.py
 
-The key is the person and the start of the window. A left semi join gives a person once, at the first of the
-auctions, and forgets them: the DISTINCT of the SQL form needs no state of its own. Two rows of one tumbling
+The key is the person and the start of the window. A left semi join emits a person once, at the first of the
+auctions, and evicts them: the DISTINCT of the SQL form needs no state of its own. Two rows of one tumbling
 window are less than 10 seconds apart, so a sliding window of 10 seconds changes no answer and bounds the
 state on both sides.
 """

@@ -2,9 +2,9 @@
 
     python examples/nexmark/q9.py
 
-As in q4 the row of an auction leaves in the batch in which the bids say that it is over, once and for good.
-The greatest of (price, earliest time, bidder) is asked for as one text of fixed width, which `max` orders
-as wanted, and is taken apart again behind the join.
+As in q4, the row of an auction is emitted in the batch in which the bids close it, once. The greatest of
+(price, earliest time, bidder) is encoded as one string of fixed width, whose order is the one that `max`
+needs, and decoded after the join.
 """
 
 import pyarrow.compute as pc

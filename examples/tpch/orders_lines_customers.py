@@ -3,9 +3,9 @@
     python examples/tpch/orders_lines_customers.py
 
 Orders and lines are joined by the order's number. An order comes once (`unique`), and an order's lines come
-together (`clustered`), one after the other within a partition, as `sequence` says: so an order is let go of
-when the lines of the next begin, and a line that meets its order is not stored at all. No time is needed.
-Spark's own join holds every order and every line for ever. Customers are master data: staged once, looked up
+together (`clustered`), one after the other within a partition, as `sequence` says: so an order is purged
+when the lines of the next begin, and a line that finds its order is not stored. No event time is needed.
+Spark's own join stores every order and every line for good. Customers are a table: staged once, looked up
 through a cache within `memory`.
 """
 
@@ -23,9 +23,9 @@ from streamjoin.demo.generators.tpch import TpchStreams
 
 def query(orders: DataFrame, lines: DataFrame, customers: DataFrame, checkpoint: str) -> DataFrame:
     """`lines` have a partition and a position in it; `checkpoint` is that of the query started with it."""
-    known = sj.join(
+    known = sj.enrich(
         sj.stream(orders, name="orders", key="o_custkey"),
-        sj.master(customers, name="customers", key="c_custkey", memory="64 MB"),
+        sj.table(customers, name="customers", key="c_custkey", memory="64 MB"),
         name="customers_of_orders",
     )
     joined = sj.join(
@@ -77,8 +77,8 @@ def main() -> None:
         running = writer.trigger(availableNow=True).start()
         running.awaitTermination()
         for batch in running.recentProgress:
-            held = batch.observedMetrics["streamjoin_tpch"]
-            print(f"{batch.numInputRows:,} rows read, {held.state_rows} tuples held")
+            metrics = batch.observedMetrics["streamjoin_tpch"]
+            print(f"{batch.numInputRows:,} rows read, {metrics.state_rows} tuples stored")
 
 
 if __name__ == "__main__":

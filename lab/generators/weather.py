@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.demo.generators.noise import Ints, Noise
-from streamjoin.demo.generators.zipf import MASTER_SCHEMA, Floats
+from streamjoin.demo.generators.zipf import TABLE_SCHEMA, Floats
 from streamjoin.errors import InvalidJoin
 
 STREAM_SCHEMA = pa.schema({"k": pa.int64(), "id": pa.int64(), "pad": pa.binary()})
@@ -47,7 +47,7 @@ class WeatherStreams:
                 f"seed of 0 or more."
             )
 
-    master_schema = MASTER_SCHEMA
+    table_schema = TABLE_SCHEMA
     stream_schema = STREAM_SCHEMA
 
     @cached_property
@@ -63,8 +63,8 @@ class WeatherStreams:
             lanes += 20 * np.exp(-((np.minimum(away, LONGITUDES - away) / _LANE_WIDTH) ** 2))
         year = _STATION_SHARE * stations / stations.sum() + (1 - _STATION_SHARE) * lanes / lanes.sum()
         months = (year * 4.0 ** (noise.share(months) - 0.5) for months in ("master", "stream"))
-        master, stream = (np.cumsum(weights) / weights.sum() for weights in months)
-        return master, stream
+        table, stream = (np.cumsum(weights) / weights.sum() for weights in months)
+        return table, stream
 
     def _longitudes(self, numbers: Ints, *, of_stream: bool) -> Ints:
         purpose = "longitude of a tuple" if of_stream else "longitude of a row"
@@ -72,18 +72,18 @@ class WeatherStreams:
         found = np.searchsorted(self._weights[of_stream], drawn, side="right")
         return np.minimum(found, LONGITUDES - 1)
 
-    def master_rows(self, first: int, count: int) -> pa.Table:
+    def table_rows(self, first: int, count: int) -> pa.Table:
         """Some rows of master data."""
-        return self._reports(first, count, MASTER_SCHEMA, of_stream=False)
+        return self._reports(first, count, TABLE_SCHEMA, of_stream=False)
 
     def tuples(self, first: int, count: int) -> pa.Table:
         """Some tuples of the stream, which has no end."""
         return self._reports(first, count, STREAM_SCHEMA, of_stream=True)
 
-    def master(self) -> Iterator[pa.Table]:
+    def table(self) -> Iterator[pa.Table]:
         """All master data, in parts."""
         for first in range(0, self.rows, _CHUNK):
-            yield self.master_rows(first, min(_CHUNK, self.rows - first))
+            yield self.table_rows(first, min(_CHUNK, self.rows - first))
 
     def _reports(self, first: int, count: int, schema: pa.Schema, *, of_stream: bool) -> pa.Table:
         numbers = np.arange(first, first + count)

@@ -209,7 +209,7 @@ def _work_row(
     form: NewsGrouping, order: Order, name: str, runs: Sequence[NewsRun]
 ) -> tuple[str | float | int, ...]:
     run = runs[0]
-    waited = run.counters["news_waited"] + run.counters["access_waited"]
+    waited = run.counters["news_reordered"] + run.counters["access_reordered"]
     spent = round(1000 * median(each.cpu_s[-1] for each in runs))
     return order, form.name, name, spent, run.turns, run.counters["access_stored"], waited
 

@@ -21,7 +21,7 @@ from lab.papers.ssbj_rates import (
     size_settings,
     skew_settings,
 )
-from lab.papers.ssbj_sensitivity import factor_settings, piece_settings, piece_size, switching
+from lab.papers.ssbj_sensitivity import factor_settings, segment_settings, segment_size, switching
 from lab.report.figures import Context, Figure, ReportPart
 
 
@@ -39,8 +39,8 @@ def sizes_and_skews(context: Context) -> list[Figure]:
 
 def sensitivity(context: Context) -> list[Figure]:
     """Figures 6(a) and 6(b)."""
-    together(context, piece_settings(context), factor_settings(context))
-    return [*switching(context), *piece_size(context)]
+    together(context, segment_settings(context), factor_settings(context))
+    return [*switching(context), *segment_size(context)]
 
 
 def parts() -> Sequence[ReportPart]:

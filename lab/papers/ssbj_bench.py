@@ -14,10 +14,10 @@ from typing import Any
 
 from lab.papers.ssbj_loop import TUPLE_BYTES, BatchJoin, ClosedLoop, tuples
 from lab.papers.ssbj_tables import (
-    MASTER,
     STREAM,
+    TABLE,
     Disk,
-    FileMaster,
+    FileTable,
     TableAndStream,
     output_of,
     staged,
@@ -62,10 +62,10 @@ FORMS = (MESHJOIN, SSBJ, OURS)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a table is, and in how many pieces it is read."""
+    """How large a table is, and in how many segments it is read."""
 
     rows: int
-    pieces: int
+    segments: int
 
 
 def zipf(rows: int, skew: float) -> TableAndStream:
@@ -79,28 +79,28 @@ class Bench:
 
     home: Path
     make: Callable[[int, float], TableAndStream] = zipf
-    _masters: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
+    _tables: dict[tuple[bool, int, int], Any] = field(default_factory=dict)
     _joins: dict[tuple[int, float], BatchJoin] = field(default_factory=dict)
 
-    def master(self, form: JoinVariant, rows: int, pieces: int) -> Disk:
+    def table(self, form: JoinVariant, rows: int, segments: int) -> Disk:
         """The master data of a form, with a speed of its own."""
         paper = form.access == "paper"
-        key = (paper, rows, pieces)
-        if key not in self._masters:
-            folder = self.home / f"{'paper' if paper else 'staged'}-{rows}-{pieces}"
-            write = FileMaster.write if paper else staged
-            self._masters[key] = write(folder, self.make(rows, 0.0), pieces)
-        return Disk(self._masters[key])
+        key = (paper, rows, segments)
+        if key not in self._tables:
+            folder = self.home / f"{'paper' if paper else 'staged'}-{rows}-{segments}"
+            write = FileTable.write if paper else staged
+            self._tables[key] = write(folder, self.make(rows, 0.0), segments)
+        return Disk(self._tables[key])
 
     def batch_join(self, rows: int, skew: float) -> BatchJoin:
         if (rows, skew) not in self._joins:
             self._joins[rows, skew] = BatchJoin(self.make(rows, skew))
         return self._joins[rows, skew]
 
-    def loop(self, form: JoinVariant, rows: int, pieces: int, *, skew: float, memory: float) -> ClosedLoop:
+    def loop(self, form: JoinVariant, rows: int, segments: int, *, skew: float, memory: float) -> ClosedLoop:
         """A join of a form, its memory filled."""
-        disk = self.master(form, rows, pieces)
-        spec = spec_of(form, int(memory * sum(disk.piece_bytes)))
+        disk = self.table(form, rows, segments)
+        spec = spec_of(form, int(memory * sum(disk.segment_bytes)))
         loop = ClosedLoop.of(form.says, spec, disk, self.batch_join(rows, skew))
         loop.warm(form.shares)
         return loop
@@ -110,7 +110,7 @@ def spec_of(form: JoinVariant, memory_bytes: int, stream: Layout = STREAM) -> En
     """A form's join with so much memory."""
     output = output_of(stream)
     return EnrichSpec(
-        stream, MASTER, output, memory_bytes, caches=form.caches, access=form.access, fills=False
+        stream, TABLE, output, memory_bytes, caches=form.caches, access=form.access, fills=False
     )
 
 
@@ -118,20 +118,20 @@ def spec_of(form: JoinVariant, memory_bytes: int, stream: Layout = STREAM) -> En
 
 
 def costs(bench: Bench, sizes: Sizes, form: JoinVariant, w: int) -> LoopCosts:
-    """Calibrated on a quarter of the rows, with other tuples: w and a third of it, in few and many pieces.
+    """Calibrated on a quarter of the rows, with other tuples: w and a third of it, in few and many segments.
 
     In seconds of the processor, as files are in the page cache; twice, of which the cheaper counts: what else
     the machine does can only add to it.
     """
     rows = sizes.rows // 4
-    masters = [bench.master(form, rows, pieces) for pieces in (sizes.pieces // 4, sizes.pieces)]
+    tables = [bench.table(form, rows, segments) for segments in (sizes.segments // 4, sizes.segments)]
     draws = [_drawn(ZipfStreams(seed=SEED + 1, rows=rows, skew=skew)) for skew in SKEWS]
     spec = spec_of(form, 1 << 33)
     spec = spec if form.access == "paper" else replace(spec, access="scan")
     ws = [max(w // 3, 1), w]
-    turn = EnrichLoad.of(spec, masters[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
-    found = [calibrate(spec, masters, draws, ws, process_time) for _ in range(2)]
-    real = bench.master(form, sizes.rows, sizes.pieces)
+    turn = EnrichLoad.of(spec, tables[-1], tuple_bytes=TUPLE_BYTES, skew=1.0).turns(w)
+    found = [calibrate(spec, tables, draws, ws, process_time) for _ in range(2)]
+    real = bench.table(form, sizes.rows, sizes.segments)
     cheapest = min(found, key=lambda one: one.seconds(turn))
     return replace(cheapest, read_byte=read_byte_seconds(real, process_time))
 

@@ -29,7 +29,7 @@ JOINS = (
     "many stream tuples a second a join can take. All joins have the same memory, just full. Time is CPU "
     "seconds plus what a disk of 100 MB/s takes for what is read. MESHJOIN reads the master data in an "
     "endless cycle, without a cache; SSBJ also caches the rows of frequent values; this library's form is "
-    "SSBJ with the master data in the order of its hashes, so a tuple needs one piece of it only (it looks "
+    "SSBJ with the master data in the order of its hashes, so a tuple needs one segment of it only (it looks "
     "up no single keys here, as the paper has no index)."
 )
 DATA = (
@@ -129,7 +129,7 @@ def turns(found: Run, *names: str) -> str:
 def why_paper_form(found: Run) -> str:
     """Where the time of the paper's form goes on this code."""
     return (
-        f"{turns(found, MESH, PAPER)}: what waits stands in one sorted chunk a turn, and each piece is "
+        f"{turns(found, MESH, PAPER)}: what waits stands in one sorted chunk a turn, and each segment is "
         f"matched with every chunk, which costs by the chunk more than by the tuple, so fewer waiting tuples "
         f"save little; a third of the cycles also move values into the cache"
     )

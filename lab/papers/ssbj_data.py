@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lab.generators.weather import WeatherStreams
 from lab.papers.ssbj_tables import TableAndStream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
-from streamjoin.demo.generators.zipf import MASTER_SCHEMA, ZipfStreams
+from streamjoin.demo.generators.zipf import TABLE_SCHEMA, ZipfStreams
 
 SEED = 5
 CUSTOMER_BYTES, ORDER_BYTES = 223, 138
@@ -45,7 +45,7 @@ class TpchRows:
         texts = ["c_address", "c_name", "c_nationkey", "c_phone", "c_acctbal", "c_mktsegment", "c_comment"]
         pad = _bytes(table, texts, CUSTOMER_BYTES - 16)
         columns = [table[CUSTOMER_KEY].cast(pa.int64()), pa.array(np.arange(len(table))), pad]
-        return pa.Table.from_arrays(columns, schema=MASTER_SCHEMA)
+        return pa.Table.from_arrays(columns, schema=TABLE_SCHEMA)
 
     @cached_property
     def _orders(self) -> pa.Table:
@@ -58,11 +58,11 @@ class TpchRows:
                 break
         return pa.concat_tables(parts).combine_chunks()
 
-    def master_rows(self, first: int, count: int) -> pa.Table:
+    def table_rows(self, first: int, count: int) -> pa.Table:
         """Some customers."""
         return self._customers.slice(first, count)
 
-    def master(self) -> Iterator[pa.Table]:
+    def table(self) -> Iterator[pa.Table]:
         """All customers."""
         yield self._customers
 

@@ -1,8 +1,8 @@
-"""The closed loop of a semi-stream join, without Spark: w tuples, a piece of master data, and again.
+"""The closed loop of a semi-stream join, without Spark: w tuples, a segment of master data, and again.
 
-One turn of the loop is the paper's: w tuples meet the cache or wait, then one piece is read for all that
+One turn of the loop is the paper's: w tuples meet the cache or wait, then one segment is read for all that
 wait. So many tuples are taken that the memory is just full, as equation 1 says; where it is not enough after
-all, the join reads more than one piece in a turn. The service rate is tuples by seconds over whole cycles.
+all, the join reads more than one segment in a turn. The service rate is tuples by seconds over whole cycles.
 Only the join's own calls are timed: tuples are drawn before, and results are checked after. The latency of a
 result is counted in turns from its tuple's to its own.
 
@@ -26,7 +26,7 @@ from lab.papers.ssbj_tables import TableAndStream, stream_layout
 from streamjoin.columnar.batch import Batch, Ints
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.enrich.cost import EnrichLoad
-from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, Master
+from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, StagedRows
 from streamjoin.errors import InvariantBroken
 
 Words = npt.NDArray[np.uint64]
@@ -77,7 +77,7 @@ class BatchJoin:
     def _by_value(self) -> tuple[Ints, Ints, Words]:
         values = self.streams.rows + 1
         rows, numbers, words = np.zeros(values, np.int64), np.zeros(values, np.int64), np.zeros(values, "<u8")
-        for part in self.streams.master():
+        for part in self.streams.table():
             key = part["k"].to_numpy()
             np.add.at(rows, key, 1)
             np.add.at(numbers, key, part["m"].to_numpy())
@@ -104,7 +104,7 @@ class LoopMeasurement:
     mean_age: float  # of a result, in turns
     worst_age: int
     hits: int  # tuples that the cache answered
-    pieces_read: int
+    segments_read: int
     keys_found: int
     bytes_read: int
     memory: dict[str, int]  # as the join counts it, and what its chunks hold
@@ -132,20 +132,20 @@ class ClosedLoop:
     streams: Any  # Zipf streams, or others where w follows from what waits
     batch_join: BatchJoin
     w: int
-    pieces: int
+    segments: int
     taken: int = 0
     turns: int = 0
     found: Sums = field(default_factory=Sums)
     wanted: Sums = field(default_factory=Sums)
     first_of_turn: list[int] = field(default_factory=list)
-    forced: int = 0  # pieces read for want of memory, when w was last adapted
+    forced: int = 0  # segments read for want of memory, when w was last adapted
     least: int = 1  # tuples a turn, however much is cached: what does not pay leaves in the tenth cycle only
 
     @classmethod
-    def of(cls, name: str, spec: EnrichSpec, master: Master, batch_join: BatchJoin) -> ClosedLoop:
-        pieces = len(master.piece_bytes)
-        join = EnrichJoin(replace(spec, cycle_batches=pieces), master)
-        return cls(name, join, batch_join.streams, batch_join, 1, pieces)
+    def of(cls, name: str, spec: EnrichSpec, table: StagedRows, batch_join: BatchJoin) -> ClosedLoop:
+        segments = len(table.segment_bytes)
+        join = EnrichJoin(replace(spec, cycle_batches=segments), table)
+        return cls(name, join, batch_join.streams, batch_join, 1, segments)
 
     def run(self, turns: int) -> LoopMeasurement:
         """Some turns with the present w."""
@@ -174,10 +174,10 @@ class ClosedLoop:
             sum(float(age.sum()) for age in ages) / max(results, 1),
             max((int(age.max()) for age in ages if len(age)), default=0),
             self.join.counts.hits - before.hits,
-            self.join.counts.pieces_read - before.pieces_read,
+            self.join.counts.segments_read - before.segments_read,
             self.join.counts.keys_found - before.keys_found,
             self.join.counts.bytes_read - before.bytes_read,
-            {part: getattr(division, part) for part in ("piece", "cache", "waiting", "switching")}
+            {part: getattr(division, part) for part in ("segment", "cache", "waiting", "switching")}
             | {"chunks_held": self._chunk_bytes()},
         )
 
@@ -185,7 +185,7 @@ class ClosedLoop:
         """What the chunks really hold: rows, answered ones that are still there too, and the index over
         their keys (24 bytes each) where there is one.
         """
-        chunks = [chunk.rows for reading in self.join.readings for chunk in reading.chunks]
+        chunks = [chunk.rows for scan in self.join.scans for chunk in scan.chunks]
         return sum(rows.nbytes + (24 * len(rows.groups) if rows.grouped else 0) for rows in chunks)
 
     def _ages(self, turn_number: int, frame: pa.RecordBatch) -> Ints:
@@ -196,8 +196,8 @@ class ClosedLoop:
 
     def fill(self, share: float) -> None:
         """Take as many tuples a turn as fill this share of the memory (equation 1 of the cost model)."""
-        spec, master = self.join.spec, self.join.newest.master
-        load = EnrichLoad.of(spec, master, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
+        spec, table = self.join.spec, self.join.newest.table
+        load = EnrichLoad.of(spec, table, tuple_bytes=TUPLE_BYTES, skew=self.streams.skew)
         self.w = max(int(load.fitting(share * spec.memory_bytes)), 1)
 
     def adapt(self, share: float) -> None:
@@ -206,14 +206,17 @@ class ClosedLoop:
         never fewer than that.
         """
         spec, division = self.join.spec, self.join.division()
-        room = share * spec.memory_bytes - division.piece - division.cache - division.switching
+        room = share * spec.memory_bytes - division.segment - division.cache - division.switching
         if self.turns == 0:
             one = tuples(self.streams, 0, 1_000).nbytes / 1_000
-            self.w = self.least = max(int(room / (self.pieces * spec.waiting_bytes(one))), 1)
+            self.w = self.least = max(int(room / (self.segments * spec.waiting_bytes(one))), 1)
         else:
             change = room / max(division.waiting, self.join.tuple_bytes)
-            forced, self.forced = self.join.counts.pieces_forced - self.forced, self.join.counts.pieces_forced
-            if forced > 0.05 * self.pieces:  # it was more than full
+            forced, self.forced = (
+                self.join.counts.segments_forced - self.forced,
+                self.join.counts.segments_forced,
+            )
+            if forced > 0.05 * self.segments:  # it was more than full
                 change = min(change, 0.9)
             self.w = max(int(self.w * min(max(change, 0.5), 2.0)), self.least)
 
@@ -221,13 +224,13 @@ class ClosedLoop:
         """As `warm`, for data whose share of hits nobody can tell before."""
         for share in shares:
             self.adapt(share)
-            self.run(self.pieces)
+            self.run(self.segments)
 
     def warm(self, shares: Sequence[float]) -> None:
         """A cycle for each share of the memory, so that values can move into the cache before it is full."""
         for share in shares:
             self.fill(share)
-            self.run(self.pieces)
+            self.run(self.segments)
 
     def check(self) -> None:
         """Let nothing wait, and compare all results since the start with the batch join's."""

@@ -50,7 +50,7 @@ ROW_BYTES = 132.125  # of master data here: hash, key, number and padding
 _SHORT = {MESH: "MESHJOIN", PAPER: "SSBJ (paper)", THIS: "this library"}
 RATE = 51_242  # tuples a second, of figure 4(b)
 _SIZES = (20_000_000, 40_000_000, 60_000_000, 80_000_000)
-_PIECES = (50, 100, 200, 400, 800)  # of which the one that needs the least memory
+_SEGMENTS = (50, 100, 200, 400, 800)  # of which the one that needs the least memory
 _MEASURED = (
     "Measured, not computed. Where the least measured memory (1 %) is more than enough, it is taken: then "
     "the multiple is at least what is said."
@@ -155,14 +155,14 @@ def costs(context: Context, found: Mapping[str, int]) -> dict[str, LoopCosts]:
     return {task.form: one for task, one in fitted.items()}
 
 
-def model(fitted: LoopCosts, form: str, rows: int, pieces: int, skew: float) -> EnrichCostModel:
+def model(fitted: LoopCosts, form: str, rows: int, segments: int, skew: float) -> EnrichCostModel:
     """The model of a form with a disk of 100 MB/s."""
     spec = spec_of(FORMS[form], 1)
     load = EnrichLoad(
         rows,
         ROW_BYTES,
         spec.waiting_bytes(TUPLE_BYTES),
-        pieces,
+        segments,
         skew,
         ordered=FORMS[form].access != "paper",
         caches=spec.caches,
@@ -217,7 +217,10 @@ def _memory_by_size(fitted: Mapping[str, LoopCosts]) -> Figure:
     said = FigureClaims("4b")
     needed = {
         name: [
-            min(model(fitted[name], name, rows, pieces, 1.0).memory_for(RATE).memory for pieces in _PIECES)
+            min(
+                model(fitted[name], name, rows, segments, 1.0).memory_for(RATE).memory
+                for segments in _SEGMENTS
+            )
             for rows in _SIZES
         ]
         for name in ALL
@@ -240,7 +243,7 @@ def _memory_by_size(fitted: Mapping[str, LoopCosts]) -> Figure:
         _TITLES["4b"],
         f"{JOINS} Computed at the paper's own sizes, 20 to 80 million rows of 120 bytes, skew 1, {RATE:,} "
         f"tuples a second, with the cost model that was calibrated on this machine and is compared with "
-        f"measured turns in figures 6(c) and 6(d). Each join has the number of pieces (50 to 800) that "
+        f"measured turns in figures 6(c) and 6(d). Each join has the number of segments (50 to 800) that "
         "needs the least memory.",
         _STATEMENTS["4b"],
         [because(said.claim(name, *_RATIOS[name], [value]), why) for name, value in values.items()],
@@ -269,11 +272,11 @@ def _validated(
     off = {}
     for (its_skew, memory), found in measured.items():
         for name, seen in found.items():
-            if its_skew != skew or seen[-1].stretch.pieces_read < 0.9 * seen[-1].stretch.turns:
+            if its_skew != skew or seen[-1].stretch.segments_read < 0.9 * seen[-1].stretch.turns:
                 continue  # of another figure; or keys were looked up, of which the model says nothing
-            pieces = SsbjSetting(memory).cut
+            segments = SsbjSetting(memory).cut
             turn = min(seen, key=lambda one: one.loop_s)
-            says = model(fitted[name], name, ROWS, pieces, skew).loop_seconds(
+            says = model(fitted[name], name, ROWS, segments, skew).loop_seconds(
                 turn.stretch.w, turn.stretch.hit_rate
             )
             off[name, memory] = abs(turn.loop_s / says - 1)
@@ -305,7 +308,7 @@ def _validated(
         f"ssbj-{figure}",
         _TITLES[figure],
         f"{JOINS} {DATA} The costs of a turn are fitted to short runs over a quarter of the rows with other "
-        f"tuples, then the time of a turn is computed from its tuples, its share of hits, and the piece it "
+        f"tuples, then the time of a turn is computed from its tuples, its share of hits, and the segment it "
         "reads.",
         _STATEMENTS[figure],
         [because(made, why)],

@@ -4,11 +4,11 @@ All forms of a setting join the same stream with the same master data and the sa
 (`ssbj_loop`); every loop's results are compared with a batch join's before anything is returned. The
 time of a turn is the processor's, and on top what a disk of 100 MB/s takes for the bytes read (a key that is
 looked up counts as a page of 4 KiB): so it depends neither on what else the machine does nor on what its page
-cache holds. Worked number: a piece of 2.6 MB takes 26 ms of the disk; if 5,000 tuples came in that turn and
+cache holds. Worked number: a segment of 2.6 MB takes 26 ms of the disk; if 5,000 tuples came in that turn and
 the processor took 24 ms, the service rate is 100,000 tuples a second.
 
 Pieces are 1/50 of the master data, or 40 % of the memory where that is less. Cost: the paper's form takes
-time by the square of the number of pieces; a setting of a million rows 10 to 60 s of one core.
+time by the square of the number of segments; a setting of a million rows 10 to 60 s of one core.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ LABELS = {
 ALL, PAIR = tuple(FORMS), (MESHJOIN.name, OURS.name)
 
 
-def pieces_for(memory: float) -> int:
-    """How many pieces a memory (a share of the master data) is given."""
+def segments_for(memory: float) -> int:
+    """How many segments a memory (a share of the master data) is given."""
     return max(50, round(2.5 / memory))
 
 
@@ -55,19 +55,19 @@ class SsbjSetting:
     rows: int = ROWS
     skew: float = 1.0
     data: str = "zipf"
-    pieces: int = 0  # 0: as the memory asks for
+    segments: int = 0  # 0: as the memory asks for
     switching: float = 1.0
     repeats: int = 2
 
     def __str__(self) -> str:
         return (
             f"{self.data}, {self.rows:,} rows, skew {self.skew:g}, memory {self.memory:.1%}, "
-            f"{self.cut} pieces, switching factor {self.switching:g}"
+            f"{self.cut} segments, switching factor {self.switching:g}"
         )
 
     @property
     def cut(self) -> int:
-        return self.pieces or pieces_for(self.memory)
+        return self.segments or segments_for(self.memory)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TimedCycles:
 
     stretch: LoopMeasurement
     disk_s: float
-    forced: int  # pieces read since the start because memory was short
+    forced: int  # segments read since the start because memory was short
 
     @property
     def loop_s(self) -> float:
@@ -107,10 +107,10 @@ def run(setting: SsbjSetting) -> Run:
 
 
 def _loop(bench: Bench, setting: SsbjSetting, form: JoinVariant) -> ClosedLoop:
-    disk = bench.master(form, setting.rows, setting.cut)
+    disk = bench.table(form, setting.rows, setting.cut)
     disk.bytes_per_s, disk.waits = SLOW, False
     answers = bench.batch_join(setting.rows, setting.skew)
-    memory = int(setting.memory * sum(disk.piece_bytes))
+    memory = int(setting.memory * sum(disk.segment_bytes))
     spec = spec_of(form, memory, stream_layout(answers.streams.stream_schema))
     loop = ClosedLoop.of(form.says, replace(spec, switching_factor=setting.switching), disk, answers)
     loop.warm_by_use(form.shares)
@@ -118,11 +118,11 @@ def _loop(bench: Bench, setting: SsbjSetting, form: JoinVariant) -> ClosedLoop:
 
 
 def _measure(loop: ClosedLoop, form: JoinVariant) -> TimedCycles:
-    disk: Any = loop.join.newest.master
+    disk: Any = loop.join.newest.table
     loop.adapt(form.shares[-1])
     before = disk.seconds
-    stretch = loop.run(form.cycles * loop.pieces)
-    return TimedCycles(stretch, disk.seconds - before, loop.join.counts.pieces_forced)
+    stretch = loop.run(form.cycles * loop.segments)
+    return TimedCycles(stretch, disk.seconds - before, loop.join.counts.segments_forced)
 
 
 def rate(found: Run, form: str) -> float:
@@ -147,7 +147,7 @@ class LoopCalibration:
     form: str
     w: int
     rows: int = ROWS
-    pieces: int = 50
+    segments: int = 50
 
     def __str__(self) -> str:
         return f"calibrating the cost model of {LABELS[self.form]}"
@@ -156,7 +156,9 @@ class LoopCalibration:
 def calibrated(what: LoopCalibration) -> LoopCosts:
     """The costs on this machine, files in the page cache: the disk's time is added by the model's user."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-lab-") as folder:
-        return costs(Bench(Path(folder)), Sizes(rows=what.rows, pieces=what.pieces), FORMS[what.form], what.w)
+        return costs(
+            Bench(Path(folder)), Sizes(rows=what.rows, segments=what.segments), FORMS[what.form], what.w
+        )
 
 
 def series_of(found: Sequence[TimedCycles]) -> dict[str, Any]:
@@ -167,6 +169,6 @@ def series_of(found: Sequence[TimedCycles]) -> dict[str, Any]:
         "disk_s_per_turn": [one.disk_s / one.stretch.turns for one in found],
         "w": found[-1].stretch.w,
         "hit_rate": [one.stretch.hit_rate for one in found],
-        "pieces_forced": found[-1].forced,
+        "segments_forced": found[-1].forced,
         "memory": found[-1].stretch.memory,
     }

@@ -1,4 +1,4 @@
-"""Figures 6(a) and 6(b) of the SSBJ paper: the switching factor, and how large a piece of master data is."""
+"""Figures 6(a) and 6(b) of the SSBJ paper: the switching factor, and the size of a segment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.report.figures import Context, Figure
 from streamjoin.plot import Chart
 
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_PIECES = (42, 60, 100, 200, 300)
+_SEGMENTS = (42, 60, 100, 200, 300)
 
 
 def factor_settings(context: Context) -> dict[float, SsbjSetting]:
@@ -29,13 +29,13 @@ def factor_settings(context: Context) -> dict[float, SsbjSetting]:
     return {factor: SsbjSetting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
 
 
-def piece_settings(context: Context) -> dict[int, SsbjSetting]:
-    """Numbers of pieces; with the most MESHJOIN would take minutes."""
-    counts = (42, 100, 200) if context.quick else _PIECES
+def segment_settings(context: Context) -> dict[int, SsbjSetting]:
+    """Numbers of segments; with the most MESHJOIN would take minutes."""
+    counts = (42, 100, 200) if context.quick else _SEGMENTS
     alone = (THIS,)
     return {
-        pieces: SsbjSetting(0.05, alone if context.quick or pieces > 200 else PAIR, pieces=pieces)
-        for pieces in counts
+        segments: SsbjSetting(0.05, alone if context.quick or segments > 200 else PAIR, segments=segments)
+        for segments in counts
     }
 
 
@@ -109,22 +109,22 @@ def _why(found: dict[float, Run], form: str) -> str:
     return f"by factor: {'; '.join(each)}"
 
 
-def piece_size(context: Context) -> list[Figure]:
+def segment_size(context: Context) -> list[Figure]:
     """Figure 6(b)."""
     said = FigureClaims("6b")
-    found = settings(context, piece_settings(context))
-    by_size = {100 / 0.05 / pieces: one for pieces, one in found.items()}  # % of the memory
+    found = settings(context, segment_settings(context))
+    by_size = {100 / 0.05 / segments: one for segments, one in found.items()}  # % of the memory
     sizes = sorted(by_size)
     ours = [_waiting_rate(by_size[size], THIS) for size in sizes]
     best = max(ours)
-    largest, smallest = "the largest piece", "the smallest piece"
+    largest, smallest = "the largest segment", "the smallest segment"
     peak = f"{sizes[ours.index(best)]:.0f} % of the memory is best"
     return [
         Figure(
             "ssbj-6b",
             "SSBJ, figure 6(b): service rate of the disk phase for different disk buffers",
             f"{JOINS} {DATA} Skew 1, memory 5 % of the master data (the paper: 1 %). The disk buffer holds "
-            f"the piece of master data that was read last. Counted are only tuples that waited for a piece.",
+            f"the segment of master data that was read last. Only tuples that waited for a segment count.",
             "The service rate grows with the disk buffer, as a read is shared by more tuples, up to a "
             "certain size; a larger one takes memory from the waiting tuples, and the rate sinks.",
             [

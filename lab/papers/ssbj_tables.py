@@ -1,9 +1,9 @@
 """Master data of the semi-stream experiment, on disk: in the paper's form, or staged.
 
-In the paper's form pieces are cut from the table as it came, so a value's rows may be in any of them. Staged,
-they are ranges of hashes, as this library stages them. A reader can be throttled: it then waits until a read
-of n bytes has taken n / rate seconds, and a looked-up key counts as 4 KiB, a page. Worked number: a piece of
-2.6 MB at 100 MB/s takes 26 ms.
+In the paper's form segments are cut from the table as it came, so a value's rows may be in any of them.
+Staged, they are ranges of hashes, as this library stages them. A reader can be throttled: it then waits until
+a read of n bytes has taken n / rate seconds, and a looked-up key counts as 4 KiB, a page. Worked number: a
+segment of 2.6 MB at 100 MB/s takes 26 ms.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.enrich.operator import Master
+from streamjoin.enrich.operator import StagedRows
 from streamjoin.enrich.read_costs import ReadCosts
-from streamjoin.enrich.segments import Form, StagedMaster, VersionStore
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.enrich.segments import StagedBucket, StagedForm, VersionStore
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.files import MemoryTable
 from streamjoin.errors import InvariantBroken
 from streamjoin.state.codec import decode_run, encode_run
 
 STREAM = Layout((pa.int64(),), payload_types=(pa.int64(), pa.int32()))
-MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.binary()))
+TABLE = Layout((pa.int64(),), payload_types=(pa.int64(), pa.binary()))
 OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32(), "m": pa.int64(), "pad": pa.binary()})
 PAGE_BYTES = 4096
 
@@ -40,8 +40,8 @@ class TableAndStream(Protocol):
     def rows(self) -> int: ...
     @property
     def stream_schema(self) -> pa.Schema: ...
-    def master_rows(self, first: int, count: int) -> pa.Table: ...
-    def master(self) -> Iterator[pa.Table]: ...
+    def table_rows(self, first: int, count: int) -> pa.Table: ...
+    def table(self) -> Iterator[pa.Table]: ...
     def tuples(self, first: int, count: int) -> pa.Table: ...
 
 
@@ -55,46 +55,46 @@ def output_of(stream: Layout) -> pa.Schema:
     return OUTPUT.set(2, pa.field("x", stream.payload_types[1]))
 
 
-_FORM = Form(("k",), ("m", "pad"), MASTER, "local", 1)
+_FORM = StagedForm(("k",), ("m", "pad"), TABLE, "local", 1)
 
 
-def master_batch(table: pa.Table) -> Batch:
+def table_batch(table: pa.Table) -> Batch:
     """Rows of master data as the operator reads them, sorted."""
     key, *others = (column.combine_chunks() for column in table.combine_chunks().columns)
-    return MASTER.batch([pa.array(hash_keys([key])), key, *others]).sorted()
+    return TABLE.batch([pa.array(hash_keys([key])), key, *others]).sorted()
 
 
 @dataclass
-class FileMaster:
-    """Master data as it came, in pieces of equal length, each a file: the paper's, without any order."""
+class FileTable:
+    """Master data as it came, in segments of equal length, each a file: the paper's, without any order."""
 
     folder: Path
     rows: int
-    piece_bytes: tuple[int, ...]
+    segment_bytes: tuple[int, ...]
     version: str = "1"
     starts: Ints | None = None
     costs: ReadCosts = field(default_factory=ReadCosts)
 
     @classmethod
-    def write(cls, folder: Path, streams: TableAndStream, pieces: int) -> FileMaster:
+    def write(cls, folder: Path, streams: TableAndStream, segments: int) -> FileTable:
         folder.mkdir(parents=True)
-        ends = np.linspace(0, streams.rows, pieces + 1).astype(int).tolist()
+        ends = np.linspace(0, streams.rows, segments + 1).astype(int).tolist()
         sizes = []
-        for i in range(pieces):
-            batch = master_batch(streams.master_rows(ends[i], ends[i + 1] - ends[i]))
+        for i in range(segments):
+            batch = table_batch(streams.table_rows(ends[i], ends[i + 1] - ends[i]))
             (folder / f"{i:05}").write_bytes(encode_run(batch))
             sizes.append(batch.nbytes)
         return cls(folder, streams.rows, tuple(sizes))
 
     @property
     def row_bytes(self) -> float:
-        return sum(self.piece_bytes) / self.rows
+        return sum(self.segment_bytes) / self.rows
 
-    def read(self, piece: int) -> Batch:
-        return decode_run((self.folder / f"{piece:05}").read_bytes(), MASTER, check=False)
+    def read(self, segment: int) -> Batch:
+        return decode_run((self.folder / f"{segment:05}").read_bytes(), TABLE, check=False)
 
-    def find(self, piece: int, keys: Batch) -> Batch:
-        raise InvariantBroken("unordered pieces cannot be looked up; please report this")
+    def find(self, segment: int, keys: Batch) -> Batch:
+        raise InvariantBroken("unordered segments cannot be looked up; please report this")
 
 
 @dataclass
@@ -105,30 +105,30 @@ class Disk:
     processor.
     """
 
-    master: Master
+    table: StagedRows
     bytes_per_s: float | None = None
     waits: bool = True
     seconds: float = 0.0  # of the disk, where it does not wait
 
     def __post_init__(self) -> None:
-        self.version, self.rows, self.starts = self.master.version, self.master.rows, self.master.starts
-        self.piece_bytes, self.row_bytes = self.master.piece_bytes, self.master.row_bytes
+        self.version, self.rows, self.starts = self.table.version, self.table.rows, self.table.starts
+        self.segment_bytes, self.row_bytes = self.table.segment_bytes, self.table.row_bytes
 
     @property
     def costs(self) -> ReadCosts:
         if self.bytes_per_s is None:
-            return self.master.costs
+            return self.table.costs
         return ReadCosts(1 / self.bytes_per_s, PAGE_BYTES / self.bytes_per_s, 0.0)
 
-    def read(self, piece: int) -> Batch:
+    def read(self, segment: int) -> Batch:
         began = time.perf_counter()
-        found = self.master.read(piece)
-        self._wait(began, self.master.piece_bytes[piece])
+        found = self.table.read(segment)
+        self._wait(began, self.table.segment_bytes[segment])
         return found
 
-    def find(self, piece: int, keys: Batch) -> Batch:
+    def find(self, segment: int, keys: Batch) -> Batch:
         began = time.perf_counter()
-        found = self.master.find(piece, keys)
+        found = self.table.find(segment, keys)
         self._wait(began, len(keys) * PAGE_BYTES)
         return found
 
@@ -143,9 +143,11 @@ class Disk:
             time.sleep(left)
 
 
-def staged(folder: Path, streams: TableAndStream, pieces: int) -> StagedMaster:
-    """Master data as this library stages it, in about that many pieces."""
-    table = streams.master_rows(0, streams.rows)
-    size = master_batch(table).nbytes // pieces + 1
-    version = stage(MemoryTable(table), _FORM, VersionStore(folder, "master"), "1", Staging(piece_bytes=size))
+def staged(folder: Path, streams: TableAndStream, segments: int) -> StagedBucket:
+    """Master data as this library stages it, in about that many segments."""
+    table = streams.table_rows(0, streams.rows)
+    size = table_batch(table).nbytes // segments + 1
+    version = stage(
+        MemoryTable(table), _FORM, VersionStore(folder, "table"), "1", StagingOptions(segment_bytes=size)
+    )
     return version.bucket(0)

@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 from lab.contenders.protocol import Check, Work
 from lab.contenders.spark_contender import Engine, SparkQuery
 from lab.peers.works import scan_sql
-from streamjoin.api.enrich import master
+from streamjoin.api.enrich import enrich, table
 from streamjoin.api.join import join, stream
 from streamjoin.plan.bounds import UnboundedState
 
 SPAN = "10 seconds"  # of the interval join
-MASTER = "master"
+TABLE = "master"
 _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
@@ -72,7 +72,7 @@ def frames(spark: SparkSession, query: BasicQuery) -> dict[str, DataFrame]:
     for name, columns in query.inputs.items():
         schema = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
         path = str(Path(query.folder) / name)
-        if name == MASTER and query.job == "lookup":
+        if name == TABLE and query.job == "lookup":
             found[name] = spark.read.schema(schema).csv(path)
         else:
             found[name] = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).csv(path)
@@ -115,9 +115,9 @@ def three_way(query: BasicQuery, given: Frames, _: str) -> DataFrame:
 def lookup(query: BasicQuery, given: Frames, checkpoint: str) -> DataFrame:
     """A stream with a row of master data each."""
     if not query.ours:
-        return given["stream"].join(given[MASTER], "k")
-    held = master(given[MASTER], name=MASTER, key="k", memory="64 MB")
-    return join(stream(given["stream"], name="stream", key="k"), held).dataframe(checkpoint=checkpoint)
+        return given["stream"].join(given[TABLE], "k")
+    side = table(given[TABLE], name=TABLE, key="k", memory="64 MB")
+    return enrich(stream(given["stream"], name="stream", key="k"), side).dataframe(checkpoint=checkpoint)
 
 
 def scan(query: BasicQuery, given: Frames, _: str) -> DataFrame:

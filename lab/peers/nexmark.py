@@ -86,7 +86,7 @@ NOTES = {
     "q9": "row_number() is refused by Spark on streams; its form takes the greatest struct of (price, "
     "earliest time, bidder). Flink's row changes with every higher bid.",
     "q13": "The side table has 10,000 rows: Spark broadcasts it, which is the right thing for so small a "
-    "table. `sj.master` is for tables that fit in no memory; here it pays for the way through Python.",
+    "table. `sj.table` is for tables that fit in no memory; here it pays for the way through Python.",
     "q20": "Spark and Flink hold every bid and every auction of category 10, since no time bounds this join.",
     "q23": "Spark joins persons with their auctions first, the smaller result; no time bounds its joins.",
 }  # fmt: skip

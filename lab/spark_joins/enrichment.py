@@ -27,8 +27,8 @@ from pyspark.sql import functions as F
 
 from lab.contenders.protocol import Answer, Measured, Work
 from lab.contenders.spark_contender import SparkQuery
-from streamjoin.api.enrich import master
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import enrich, table
+from streamjoin.api.join import stream
 from streamjoin.columnar.batch import Ints
 from streamjoin.columnar.match import expand
 from streamjoin.demo.generators.zipf import ZipfStreams
@@ -39,7 +39,7 @@ _FILE_ROWS = 500_000
 
 @dataclass(frozen=True)
 class Enrichment(SparkQuery):
-    """The files `master/` under `folder`, and one of the stream's for each batch in another folder there."""
+    """The files `table/` under `folder`, and one of the stream's for each batch in another folder there."""
 
     batch_rows: int
     memory_bytes: int
@@ -58,13 +58,11 @@ class Enrichment(SparkQuery):
             .option("maxFilesPerTrigger", 1)
             .parquet(f"{self.folder}/{self.stream}")
         )
-        path = f"{self.folder}/master"
+        path = f"{self.folder}/table"
         if not self.ours:
             return tuples.join(spark.read.parquet(path), "k")
-        side = master(
-            path, name="master", key="k", memory=self.memory_bytes, cycle_batches=self.cycle_batches
-        )
-        ours = join(stream(tuples, name="stream", key="k"), side, name="enriched", buckets=self.buckets)
+        side = table(path, name="table", key="k", memory=self.memory_bytes, cycle_batches=self.cycle_batches)
+        ours = enrich(stream(tuples, name="stream", key="k"), side, name="enriched", buckets=self.buckets)
         return ours.dataframe(checkpoint=checkpoint)
 
     def sums(self) -> tuple[Column, Column]:
@@ -81,7 +79,7 @@ def prepare(
     folder: Path, streams: ZipfStreams, batches: Mapping[str, int], batch_rows: int
 ) -> dict[str, Work]:
     """Write both sides, the stream in several lengths by folder; rows that have a tuple give the sums."""
-    for side in ("master", *batches):
+    for side in ("table", *batches):
         (folder / side).mkdir(parents=True)
     longest = max(batches.values())
     for i in range(longest):
@@ -93,8 +91,8 @@ def prepare(
     used[tuples["k"].to_numpy()] = True
     kept = []
     for i, first in enumerate(range(0, streams.rows, _FILE_ROWS)):
-        rows = streams.master_rows(first, min(_FILE_ROWS, streams.rows - first))
-        pq.write_table(rows, folder / "master" / f"{i:04}.parquet", use_dictionary=False)
+        rows = streams.table_rows(first, min(_FILE_ROWS, streams.rows - first))
+        pq.write_table(rows, folder / "table" / f"{i:04}.parquet", use_dictionary=False)
         kept.append(_with_checksums(rows.filter(pa.array(used[rows["k"].to_numpy()]))))
     rows = pa.concat_tables(kept)
     says = f"{streams.rows:,} rows of a table, Zipf {streams.skew:g}"

@@ -195,7 +195,7 @@ def table_cache(step: Callable[[str], None]) -> tuple[list[Claim], dict[str, Any
         for form in (SSBJ, OURS):
             step(f"Theorem 3 and a shift: {form.says}")
             whole[form.name] = becomes_main_memory(bench, form, rows=10_000)
-            moved[form.name] = shifted(bench, form, Sizes(rows=200_000, pieces=50))
+            moved[form.name] = shifted(bench, form, Sizes(rows=200_000, segments=50))
     claims = [WHOLE.measured([whole[OURS.name][-1]]), shift_claim(moved[OURS.name])]
     lines = {
         name: ([float(i - one.at) for i in range(len(one.hit_rates))], [100 * h for h in one.hit_rates])

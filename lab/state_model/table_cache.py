@@ -33,17 +33,17 @@ SHIFT = Statement(
 
 
 def becomes_main_memory(bench: Bench, form: JoinVariant, rows: int, cycles: int = 40) -> list[int]:
-    """Theorem 3: reads (pieces, or keys) in each cycle, with memory for all rows and ever more tuples."""
-    pieces = 10
-    disk = bench.master(form, rows, pieces)
-    spec = spec_of(form, 2 * sum(disk.piece_bytes))
+    """Theorem 3: reads (segments, or keys) in each cycle, with memory for all rows and ever more tuples."""
+    segments = 10
+    disk = bench.table(form, rows, segments)
+    spec = spec_of(form, 2 * sum(disk.segment_bytes))
     loop = ClosedLoop.of(form.says, spec, disk, bench.batch_join(rows, 0.0))
     loop.fill(0.5)
     read: list[int] = []
     while len(read) < cycles and (not read or read[-1]):
-        cycle = loop.run(pieces)
-        read.append(cycle.pieces_read + cycle.keys_found)
-        loop.w = min(loop.w * 5 // 4, 200 * rows // pieces)
+        cycle = loop.run(segments)
+        read.append(cycle.segments_read + cycle.keys_found)
+        loop.w = min(loop.w * 5 // 4, 200 * rows // segments)
     loop.check()
     return read
 
@@ -67,10 +67,10 @@ class Shift:
 
 def shifted(bench: Bench, form: JoinVariant, sizes: Sizes, memory: float = 0.1) -> Shift:
     """Skew 1; 20 cycles after the hot values have moved."""
-    loop = bench.loop(form, sizes.rows, sizes.pieces, skew=1.0, memory=memory)
-    hit_rates = [loop.run(loop.pieces).hit_rate for _ in range(3)]
+    loop = bench.loop(form, sizes.rows, sizes.segments, skew=1.0, memory=memory)
+    hit_rates = [loop.run(loop.segments).hit_rate for _ in range(3)]
     loop.streams = replace(loop.streams, shift_at=loop.taken)
-    hit_rates += [loop.run(loop.pieces).hit_rate for _ in range(20)]
+    hit_rates += [loop.run(loop.segments).hit_rate for _ in range(20)]
     loop.check()
     return Shift(hit_rates, 3)
 

@@ -1,9 +1,14 @@
-"""Joins over live streams that know when to let go of their state."""
+"""Stream-stream joins for PySpark with bounded state.
 
-from streamjoin.api.enrich import Enriched, master
+State is evicted by unique keys, punctuations and arrival order, not only by watermark. Importing this needs
+numpy, pandas and pyarrow; Spark, the command line and pictures are extras, loaded when they are used.
+"""
+
+from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import Joined, join, session, stream
 from streamjoin.declare.stream import closing, clustered, control, marked, ordered
 from streamjoin.enrich.tables.postgresql import postgresql
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 from streamjoin.errors import (
     BadInput,
@@ -36,7 +41,7 @@ from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.planner import EmptyTable
 from streamjoin.punctuation import ANY, Punctuation, between
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0.dev0"  # the only place: the package, the command and the lab read it here
 
 __all__ = [
     "ANY",
@@ -68,6 +73,7 @@ __all__ = [
     "SpillAbove",
     "StateFormatError",
     "StreamJoinError",
+    "TableSource",
     "Timestamp",
     "UnboundedState",
     "ValueOriented",
@@ -75,12 +81,13 @@ __all__ = [
     "closing",
     "clustered",
     "control",
+    "enrich",
     "join",
     "marked",
-    "master",
     "ordered",
     "postgresql",
     "session",
     "sqlite",
     "stream",
+    "table",
 ]

@@ -1,4 +1,6 @@
-"""The error tree, sorted by whose fault it is. Every message ends with what to do."""
+"""The exceptions, by whose fault it is: the caller's, the data's, the source's, ours. Every message ends with
+what to do.
+"""
 
 
 class StreamJoinError(Exception):
@@ -18,7 +20,7 @@ class SourceLost(StreamJoinError):
 
 
 class PunctuationViolated(StreamJoinError):
-    """A tuple came after its own stream had promised that it would not."""
+    """A tuple came after a punctuation of its own stream had closed its key."""
 
 
 class StateFormatError(StreamJoinError):
@@ -26,8 +28,8 @@ class StateFormatError(StreamJoinError):
 
 
 class LimitExceeded(StreamJoinError):
-    """A declared limit does not allow the work to go on."""
+    """A declared limit, or a full disk, does not allow the work to continue."""
 
 
 class InvariantBroken(StreamJoinError):
-    """Our fault: please report it with the message."""
+    """The library's fault, a broken invariant: please report it with the message."""

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
-import plotext
+from streamjoin.errors import InvalidJoin
+
+try:
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+    import plotext
+except ModuleNotFoundError as error:
+    raise InvalidJoin(
+        f'Pictures need matplotlib and plotext ({error}); pip install "streamjoin[plot]", or for the demos '
+        '"streamjoin[demo]"'
+    ) from error
 
 COLOURS = ("#0b6e4f", "#c8553d", "#3a5a98", "#b58900", "#6c4a8e", "#2aa198", "#d33682")
 _FEW = 4  # lines with room for a legend among them

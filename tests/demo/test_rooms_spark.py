@@ -28,7 +28,7 @@ def test_one_operator_for_three_streams_holds_what_it_holds_in_one_process(
     assert all(ours.counted[f"{name}_rows"] == local.counted[f"{name}_rows"] for name in VALUES)
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_spark_keeps_all_readings_and_pairs_of_two(spark: SparkSession, tmp_path: Path) -> None:
     write_files(STREAMS.batches(MINUTES), tmp_path)
     demo = RoomsDemo(STREAMS, MINUTES)

@@ -34,7 +34,7 @@ def test_hits_grow_and_grow_again_after_the_customers_changed(
     assert hits[0] == hits[8] == 0
     assert min(hits[6], hits[7], hits[14], hits[15]) > 40
     assert all(
-        seen.piece_bytes + seen.cache_bytes + seen.waiting_bytes <= warehouse.memory_bytes
+        seen.segment_bytes + seen.cache_bytes + seen.waiting_bytes <= warehouse.memory_bytes
         for seen in watched.batches
     )
     assert sum(seen.bytes_read for seen in watched.batches) < sum(watched.other_bytes) / 2

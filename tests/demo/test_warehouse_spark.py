@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 STREAMS = TpchStreams(scale=0.05, skew=1.0, seed=2)
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_new_version_comes_in_while_the_query_runs(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse.stocked(STREAMS, tmp_path, batch_rows=500, batches=4)
     watched, ticks = ObservedEnrichment(), list[int]()
@@ -27,7 +27,7 @@ def test_a_new_version_comes_in_while_the_query_runs(spark: SparkSession, tmp_pa
     check_answers(watched, warehouse.batch_join())
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_spark_reads_the_whole_table_for_each_batch(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse.stocked(STREAMS, tmp_path, batch_rows=500, batches=4)
     watched, ticks = ObservedEnrichment(), list[int]()

@@ -10,21 +10,21 @@ import pytest
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.demo.generators.zipf import Zipf
-from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, Turns, _cached, calibrate
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, LoopTurns, _cached, calibrate
 from streamjoin.enrich.operator import EnrichSpec
 from streamjoin.enrich.read_costs import ReadCosts
 from streamjoin.errors import InvalidJoin
 
 COSTS = LoopCosts(read_byte=1e-9, turn=1e-3, chunk=2e-5, search=5e-8, row=1e-7, hit=3e-7, waited=6e-7)
-ORDERED = EnrichLoad(rows=1_000_000, row_bytes=132, tuple_bytes=42, pieces=100, caches=False)
+ORDERED = EnrichLoad(rows=1_000_000, row_bytes=132, tuple_bytes=42, segments=100, caches=False)
 PAPER = replace(ORDERED, ordered=False)
 
 
-def test_memory_is_a_piece_and_what_waits():
+def test_memory_is_a_segment_and_what_waits():
     """Equation 1 with 1,500 tuples a turn: half of 100 turns are here in order, all as in the paper."""
-    piece = 1_000_000 * 132 / 100
-    assert ORDERED.memory(1_500) == piece + 0.5 * 1_500 * 100 * 42
-    assert PAPER.memory(1_500) == piece + 1_500 * 100 * 42
+    segment = 1_000_000 * 132 / 100
+    assert ORDERED.memory(1_500) == segment + 0.5 * 1_500 * 100 * 42
+    assert PAPER.memory(1_500) == segment + 1_500 * 100 * 42
 
 
 def test_a_turn_costs_what_equation_2_says():
@@ -92,7 +92,7 @@ def test_planted_costs_are_found_again():
     rng = np.random.default_rng(4)
     seen = []
     for _ in range(20):
-        some = Turns(0.0, *(rng.random(6) * [100, 20_000, 3e6, 5_000, 5_000, 1e5]).tolist())
+        some = LoopTurns(0.0, *(rng.random(6) * [100, 20_000, 3e6, 5_000, 5_000, 1e5]).tolist())
         seen.append(replace(some, seconds=COSTS.seconds(some) * rng.uniform(0.99, 1.01)))
     found = LoopCosts.fit(seen, COSTS.read_byte)
     for one in seen:
@@ -102,8 +102,8 @@ def test_planted_costs_are_found_again():
 
 def test_no_cost_is_below_zero():
     """Less time for more waiting tuples: noise. The turn explains it."""
-    seen = [Turns(2e-3, 10, 100, 0, 0, waited) for waited in (100, 200)]
-    seen.append(Turns(1.9e-3, 10, 100, 0, 0, 300))
+    seen = [LoopTurns(2e-3, 10, 100, 0, 0, waited) for waited in (100, 200)]
+    seen.append(LoopTurns(1.9e-3, 10, 100, 0, 0, 300))
     found = LoopCosts.fit(seen, 0.0)
     assert min(found.turn, found.chunk, found.row, found.waited) >= 0
     assert found.seconds(seen[0]) == pytest.approx(2e-3, rel=0.05)
@@ -120,29 +120,29 @@ def test_what_cannot_be_is_refused_with_what_can():
 STREAM = Layout((pa.int64(),), payload_types=(pa.int64(),))
 
 
-class Pieces:
-    """Uniform master data in memory."""
+class Segments:
+    """Uniform table in memory."""
 
     version, costs = "1", ReadCosts()
 
-    def __init__(self, rows, pieces):
+    def __init__(self, rows, segments):
         key = pa.array(np.random.default_rng(1).integers(0, rows, rows))
         hashed = hash_keys([key])
         table = STREAM.batch([pa.array(hashed), key, pa.array(np.arange(rows))]).sorted()
-        edges = np.linspace(0, rows, pieces + 1).astype(int)
+        edges = np.linspace(0, rows, segments + 1).astype(int)
         ends = np.searchsorted(table.hash, table.hash[edges[1:-1]])
         cuts = [0, *ends.tolist(), rows]
-        self._pieces = [table.slice(a, b - a) for a, b in pairwise(cuts)]
+        self._segments = [table.slice(a, b - a) for a, b in pairwise(cuts)]
         self.rows = rows
-        self.piece_bytes = tuple(piece.nbytes for piece in self._pieces)
+        self.segment_bytes = tuple(segment.nbytes for segment in self._segments)
         self.row_bytes = table.nbytes / rows
-        self.starts = np.array([piece.hash[0] for piece in self._pieces])
+        self.starts = np.array([segment.hash[0] for segment in self._segments])
 
-    def read(self, piece):
-        return self._pieces[piece]
+    def read(self, segment):
+        return self._segments[segment]
 
-    def find(self, piece, keys):
-        raise AssertionError("reads whole pieces only")
+    def find(self, segment, keys):
+        raise AssertionError("reads whole segments only")
 
 
 @pytest.mark.parametrize("access", ["scan", "paper"])
@@ -159,9 +159,9 @@ def test_the_real_operator_can_be_calibrated(access):
         key = pa.array(rng.integers(0, 50, w))
         return STREAM.batch([pa.array(hash_keys([key])), key, pa.array(np.arange(w))])
 
-    masters = [Pieces(2_000, pieces) for pieces in (4, 8)]
-    found = calibrate(spec, masters, [uniform, skewed], [50, 200])
-    load = EnrichLoad.of(spec, masters[0], tuple_bytes=24.0)
+    tables = [Segments(2_000, segments) for segments in (4, 8)]
+    found = calibrate(spec, tables, [uniform, skewed], [50, 200])
+    load = EnrichLoad.of(spec, tables[0], tuple_bytes=24.0)
     assert load.ordered is (access == "scan")
     assert 1e-5 < EnrichCostModel(found, load).loop_seconds(100, hit_rate=0.5) < 1
     assert found.read_byte > 0

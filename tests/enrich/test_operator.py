@@ -1,4 +1,4 @@
-"""A stream joined with master data: it equals the batch join, whatever the pieces, memory and versions."""
+"""A stream joined with a table: it equals the batch join, whatever the segments, memory and versions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from streamjoin.columnar.keys import hash_keys
 from streamjoin.columnar.match import expand
 from streamjoin.enrich.cache import TableCache
 from streamjoin.enrich.operator import EnrichJoin, EnrichSpec
-from streamjoin.enrich.paper_scan import PaperReading
+from streamjoin.enrich.paper_scan import PaperScan
 from streamjoin.enrich.read_costs import ReadCosts
-from streamjoin.enrich.scan import OrderedReading, Reading
+from streamjoin.enrich.scan import OrderedScan, Scan
 from streamjoin.enrich.snapshot import from_bytes, to_bytes
 from streamjoin.state.run import Run, match
 
 STREAM = Layout((pa.int64(),), payload_types=(pa.int64(),))
-MASTER = Layout((pa.int64(),), payload_types=(pa.int64(), pa.string()))
+TABLE = Layout((pa.int64(),), payload_types=(pa.int64(), pa.string()))
 OUTPUT = pa.schema({"k": pa.int64(), "id": pa.int64(), "row": pa.int64(), "version": pa.string()})
-PLENTY = EnrichSpec(STREAM, MASTER, OUTPUT, memory_bytes=1 << 20, access="scan")
+PLENTY = EnrichSpec(STREAM, TABLE, OUTPUT, memory_bytes=1 << 20, access="scan")
 
 
 def batch(layout: Layout, *columns: Any) -> Batch:
@@ -44,24 +44,24 @@ def tuples(keys: list[int], first: int = 0) -> Batch:
 
 @dataclass(frozen=True)
 class Table:
-    """Master data in memory, cut into pieces; in order of their hashes, or as it is."""
+    """A table in memory, cut into segments; in order of their hashes, or as it is."""
 
     keys: tuple[int, ...]
     version: str = "v1"
-    rows_per_piece: int = 3
+    rows_per_segment: int = 3
     ordered: bool = False
     costs: ReadCosts = field(default_factory=ReadCosts)
-    read_pieces: list[int] = field(default_factory=list)
+    read_segments: list[int] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
         return len(self.keys)
 
     @cached_property
-    def pieces(self) -> list[Batch]:
+    def segments(self) -> list[Batch]:
         count = len(self.keys)
-        whole = batch(MASTER, list(self.keys), list(range(count)), [self.version] * count)
-        cuts = list(range(0, count, self.rows_per_piece))
+        whole = batch(TABLE, list(self.keys), list(range(count)), [self.version] * count)
+        cuts = list(range(0, count, self.rows_per_segment))
         if self.ordered:
             whole = whole.sorted()
             firsts = whole.groups.start
@@ -70,23 +70,23 @@ class Table:
 
     @property
     def starts(self) -> Any:
-        return np.array([piece.hash[0] for piece in self.pieces], np.int64) if self.ordered else None
+        return np.array([segment.hash[0] for segment in self.segments], np.int64) if self.ordered else None
 
     @property
-    def piece_bytes(self) -> tuple[int, ...]:
-        return tuple(piece.nbytes for piece in self.pieces)
+    def segment_bytes(self) -> tuple[int, ...]:
+        return tuple(segment.nbytes for segment in self.segments)
 
     @property
     def row_bytes(self) -> float:
-        return sum(self.piece_bytes) / max(len(self.keys), 1)
+        return sum(self.segment_bytes) / max(len(self.keys), 1)
 
-    def read(self, piece: int) -> Batch:
-        self.read_pieces.append(piece)
-        return self.pieces[piece]
+    def read(self, segment: int) -> Batch:
+        self.read_segments.append(segment)
+        return self.segments[segment]
 
-    def find(self, piece: int, keys: Batch) -> Batch:
-        rows = self.pieces[piece]
-        hit = match(keys, Run("piece", rows))
+    def find(self, segment: int, keys: Batch) -> Batch:
+        rows = self.segments[segment]
+        hit = match(keys, Run("segment", rows))
         return rows.take(np.sort(expand(hit.start, hit.count)[1]))
 
 
@@ -104,52 +104,52 @@ def naive(rows: list[tuple[int, int]], table: Table, *, left: bool) -> Counter[t
     return found
 
 
-def fed(join: EnrichJoin, rows: Batch, pieces: int) -> Counter[tuple[Any, ...]]:
-    """Tuples come, then so many pieces are read."""
-    return told(join.process(rows)) + told(join.read(pieces))
+def fed(join: EnrichJoin, rows: Batch, segments: int) -> Counter[tuple[Any, ...]]:
+    """Tuples come, then so many segments are read."""
+    return told(join.process(rows)) + told(join.read(segments))
 
 
 def cached(join: EnrichJoin) -> list[int]:
     return sorted({key for side in join.cache.sides for key in side.live().keys[0].to_pylist()})
 
 
-def test_a_tuple_waits_until_it_has_met_every_piece():
+def test_a_tuple_waits_until_it_has_met_every_segment():
     join = EnrichJoin(PLENTY, Table((1, 2, 3, 1, 5, 6, 7, 1)))
     assert fed(join, tuples([1]), 1) == {(1, 0, 0, "v1"): 1}
     assert fed(join, tuples([6], 1), 1) == {(1, 0, 3, "v1"): 1, (6, 1, 5, "v1"): 1}
     assert fed(join, tuples([]), 1) == {(1, 0, 7, "v1"): 1}
-    assert join.waiting == 1  # 6 has not met the first piece yet
+    assert join.waiting == 1  # 6 has not met the first segment yet
     assert fed(join, tuples([]), 1) == {}
     assert join.waiting == 0
 
 
-def test_where_pieces_are_in_order_a_tuple_waits_for_its_own():
+def test_where_segments_are_in_order_a_tuple_waits_for_its_own():
     table = Table((1, 2, 3, 1, 5, 6, 7, 1), ordered=True)
     join = EnrichJoin(PLENTY, table)
-    last = table.pieces[-1].keys[0][0].as_py()
-    first = table.pieces[0].keys[0][0].as_py()
-    answers = [fed(join, tuples([first, last]), 1), *(told(join.read(1)) for _ in table.pieces[1:])]
+    last = table.segments[-1].keys[0][0].as_py()
+    first = table.segments[0].keys[0][0].as_py()
+    answers = [fed(join, tuples([first, last]), 1), *(told(join.read(1)) for _ in table.segments[1:])]
     assert {row[0] for row in answers[0]} == {first}
     assert {row[0] for row in answers[-1]} == {last}
     assert not any(answers[1:-1])
-    assert table.read_pieces == [0, len(table.pieces) - 1]  # the others were of no use
+    assert table.read_segments == [0, len(table.segments) - 1]  # the others were of no use
     assert join.waiting == 0
 
 
 def test_few_keys_are_looked_up_and_many_are_scanned():
-    """Two of ten pieces are due in a batch; a lookup costs as much as reading half a piece."""
-    table = Table(tuple(range(60)), rows_per_piece=6, ordered=True)
-    table = replace(table, costs=ReadCosts(1.0, max(table.piece_bytes) / 2, 0.0))
+    """Two of ten segments are due in a batch; a lookup costs as much as reading half a segment."""
+    table = Table(tuple(range(60)), rows_per_segment=6, ordered=True)
+    table = replace(table, costs=ReadCosts(1.0, max(table.segment_bytes) / 2, 0.0))
     join = EnrichJoin(replace(PLENTY, access="auto", cycle_batches=5, caches=False), table)
     assert len(told(join.process(tuples([1, 2, 3]))) + told(join.step())) == 3
-    assert (join.counts.keys_found, join.counts.pieces_read, join.waiting) == (3, 0, 0)
+    assert (join.counts.keys_found, join.counts.segments_read, join.waiting) == (3, 0, 0)
     many = list(range(60))
     assert len(told(join.process(tuples(many))) + told(join.step())) == 12
-    assert (join.counts.keys_found, join.counts.pieces_read, join.waiting) == (3, 2, 48)
+    assert (join.counts.keys_found, join.counts.segments_read, join.waiting) == (3, 2, 48)
 
 
 def test_a_frequent_value_moves_into_the_cache_with_all_its_rows():
-    """1 comes five times a batch and has two rows, in different pieces; 2 comes once."""
+    """1 comes five times a batch and has two rows, in different segments; 2 comes once."""
     join = EnrichJoin(replace(PLENTY, switching_factor=2.0), Table((1, 2, 3, 1)))
     for number in range(12):
         found = fed(join, tuples([1] * 5 + [2], 6 * number), 1)
@@ -172,7 +172,7 @@ def test_a_value_moves_also_where_every_batch_reads_the_whole_table(ordered):
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_value_without_master_rows_is_remembered_as_such(ordered):
+def test_a_value_without_table_rows_is_remembered_as_such(ordered):
     join = EnrichJoin(replace(PLENTY, preserves=True), Table((1, 2, 3, 4), ordered=ordered))
     assert fed(join, tuples([9] * 8), 4) == {(9, n, None, None): 1 for n in range(8)}
     assert cached(join) == [9]
@@ -181,7 +181,7 @@ def test_a_value_without_master_rows_is_remembered_as_such(ordered):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
-    """As in the paper always; where pieces are in order, when memory is short."""
+    """As in the paper always; where segments are in order, when memory is short."""
     join = EnrichJoin(PLENTY, Table((1, 2, 3, 4), ordered=ordered))
     for number in range(70):
         join.short_at = join.clock
@@ -193,8 +193,8 @@ def test_what_is_no_longer_frequent_leaves_the_cache(ordered):
 
 
 def test_where_keys_are_looked_up_the_most_frequent_stay_in_a_full_cache():
-    table = Table(tuple(range(400)), rows_per_piece=20, ordered=True)
-    limit = 3 * max(table.piece_bytes)
+    table = Table(tuple(range(400)), rows_per_segment=20, ordered=True)
+    limit = 3 * max(table.segment_bytes)
     join = EnrichJoin(replace(PLENTY, access="lookup", memory_bytes=limit), table)
     rng = np.random.default_rng(1)
     for number in range(300):
@@ -207,9 +207,9 @@ def test_where_keys_are_looked_up_the_most_frequent_stay_in_a_full_cache():
 
 
 def test_a_value_that_pays_is_cached_although_others_have_taken_the_spare_memory():
-    """Pieces that are read first fill the cache; the most frequent value is in the last one."""
-    table = Table(tuple(range(400)), rows_per_piece=20, ordered=True)
-    frequent = table.pieces[-1].keys[0][0].as_py()
+    """Segments that are read first fill the cache; the most frequent value is in the last one."""
+    table = Table(tuple(range(400)), rows_per_segment=20, ordered=True)
+    frequent = table.segments[-1].keys[0][0].as_py()
     join = EnrichJoin(replace(PLENTY, memory_bytes=40_000, cycle_batches=4), table)
     for number in range(4):
         keys = [*range(400), *[frequent] * 50]
@@ -222,20 +222,20 @@ def test_nothing_is_read_where_nothing_waits():
     table = Table((1, 2, 3, 4))
     join = EnrichJoin(PLENTY, table)
     fed(join, tuples([]), 5)
-    assert table.read_pieces == []
+    assert table.read_segments == []
     fed(join, tuples([1]), 5)
-    assert sorted(table.read_pieces) == [0, 1]
+    assert sorted(table.read_segments) == [0, 1]
 
 
-def test_memory_too_small_for_a_piece_is_refused_with_the_minimum():
+def test_memory_too_small_for_a_segment_is_refused_with_the_minimum():
     with pytest.raises(sj.InvalidJoin, match=r"memory=10 bytes is too small: .* need [0-9,]+; give that"):
         EnrichJoin(replace(PLENTY, memory_bytes=10), Table((1, 2, 3)))
 
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_memory_stays_within_its_limit(ordered):
-    table = Table(tuple(range(40)), rows_per_piece=4, ordered=ordered)
-    limit = 3 * max(table.piece_bytes)
+    table = Table(tuple(range(40)), rows_per_segment=4, ordered=ordered)
+    limit = 3 * max(table.segment_bytes)
     join = EnrichJoin(replace(PLENTY, memory_bytes=limit, access="auto"), table)
     rng = np.random.default_rng(5)
     for number in range(40):
@@ -248,12 +248,14 @@ def test_memory_stays_within_its_limit(ordered):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_more_is_read_for_a_stream_that_is_faster_than_the_memory_allows(ordered):
-    """400 rows in a batch and room for about twenty: pieces are read before they are due, nothing is lost."""
-    table = Table(tuple(range(40)), rows_per_piece=4, ordered=ordered)
-    join = EnrichJoin(replace(PLENTY, memory_bytes=2 * max(table.piece_bytes) + 600, cycle_batches=10), table)
+    """400 rows in a batch, memory for about twenty: segments are read before they are due, none is lost."""
+    table = Table(tuple(range(40)), rows_per_segment=4, ordered=ordered)
+    join = EnrichJoin(
+        replace(PLENTY, memory_bytes=2 * max(table.segment_bytes) + 600, cycle_batches=10), table
+    )
     keys = list(range(40)) * 10
     found = told(join.process(tuples(keys)))
-    assert join.counts.pieces_forced > 0
+    assert join.counts.segments_forced > 0
     assert join.waiting > 0
     found += told(join.finish())
     assert found == naive(list(zip(keys, range(400), strict=True)), table, left=False)
@@ -269,20 +271,20 @@ def timed(keys: list[int], times: list[int]) -> Batch:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_tuple_without_a_master_row_waits_for_a_version_that_has_it(ordered):
+def test_a_tuple_without_a_table_row_waits_for_a_version_that_has_it(ordered):
     """Tuple 9 came at 100 and waits until 110; 8 came at 104. A version with both comes at 112."""
     join = EnrichJoin(LATE, Table((1,), ordered=ordered))
     assert told(join.process(timed([9, 1, 8], [100, 101, 104]))) + told(join.step()) == {(1, 101, 0, "v1"): 1}
     assert told(join.advance(104)) == {}
-    assert join.in_room == 2
+    assert join.in_waiting_room == 2
     assert told(join.advance(111)) == {(9, 100, None, None): 1}
     join.use(Table((8, 9), "v2", ordered=ordered))
     assert told(join.step()) == {(8, 104, 0, "v2"): 1}
-    assert (join.in_room, join.counts.retried, join.counts.unmatched) == (0, 1, 1)
+    assert (join.in_waiting_room, join.counts.retried, join.counts.unmatched) == (0, 1, 1)
 
 
 BATCHES = st.lists(st.lists(st.integers(0, 12), max_size=12), min_size=1, max_size=25)
-MASTERS = st.lists(st.lists(st.integers(0, 12), max_size=14), min_size=1, max_size=3)
+TABLES = st.lists(st.lists(st.integers(0, 12), max_size=14), min_size=1, max_size=3)
 WAYS = st.tuples(
     st.booleans(),  # left
     st.booleans(),  # caches
@@ -295,12 +297,12 @@ WAYS = st.tuples(
 
 
 def equals_the_batch_join(
-    batches: list[list[int]], masters: list[list[int]], cut: int, memory: int, ways: tuple[Any, ...]
+    batches: list[list[int]], keys_of_versions: list[list[int]], cut: int, memory: int, ways: tuple[Any, ...]
 ) -> None:
     left, caches, ordered, access, cycle_batches, per_key, restarts = ways
     costs = ReadCosts(1.0, per_key, per_key / 2)
-    tables = [Table(tuple(keys), f"v{n}", cut, ordered, costs) for n, keys in enumerate(masters)]
-    least = 2 * max(max(table.piece_bytes, default=0) for table in tables)
+    tables = [Table(tuple(keys), f"v{n}", cut, ordered, costs) for n, keys in enumerate(keys_of_versions)]
+    least = 2 * max(max(table.segment_bytes, default=0) for table in tables)
     spec = replace(
         PLENTY,
         memory_bytes=least + memory,
@@ -333,9 +335,9 @@ def equals_the_batch_join(
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(BATCHES, MASTERS, st.integers(1, 6), st.integers(80, 3000), WAYS)
-def test_it_equals_the_batch_join(batches, masters, cut, memory, ways):
-    equals_the_batch_join(batches, masters, cut, memory, ways)
+@given(BATCHES, TABLES, st.integers(1, 6), st.integers(80, 3000), WAYS)
+def test_it_equals_the_batch_join(batches, keys_of_versions, cut, memory, ways):
+    equals_the_batch_join(batches, keys_of_versions, cut, memory, ways)
 
 
 def a_value_enters_with_a_part_of_its_rows() -> Any:
@@ -349,20 +351,20 @@ def a_value_enters_with_a_part_of_its_rows() -> Any:
 
 
 def a_value_enters_twice() -> Any:
-    return patch.object(TableCache, "_holds", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
+    return patch.object(TableCache, "_contains", lambda self, rows: np.zeros(len(rows.groups), np.bool_))
 
 
 def the_cache_outlives_its_version() -> Any:
     return patch.object(TableCache, "clear", lambda self: None)
 
 
-def chunks_leave_one_piece_early(kind: type[Reading]) -> Any:
+def chunks_leave_one_segment_early(kind: type[Scan]) -> Any:
     good = kind.visit
 
     def visit(self: Any, join: Any) -> Any:
         for chunk in self.chunks:
-            if chunk.pieces_left == 2:
-                chunk.pieces_left = 1
+            if chunk.segments_left == 2:
+                chunk.segments_left = 1
         return good(self, join)
 
     return patch.object(kind, "visit", visit)
@@ -372,8 +374,8 @@ BUGS = {
     "a value enters with a part of its rows": a_value_enters_with_a_part_of_its_rows,
     "a value enters twice": a_value_enters_twice,
     "the cache outlives its version": the_cache_outlives_its_version,
-    "chunks leave early": lambda: chunks_leave_one_piece_early(PaperReading),
-    "chunks leave early where pieces are in order": lambda: chunks_leave_one_piece_early(OrderedReading),
+    "chunks leave early": lambda: chunks_leave_one_segment_early(PaperScan),
+    "chunks leave early where segments are in order": lambda: chunks_leave_one_segment_early(OrderedScan),
 }
 
 
@@ -382,9 +384,9 @@ def test_a_planted_bug_is_found(bug):
     rng = np.random.default_rng(0)
     for _ in range(400):
         batches = [[int(key) for key in rng.zipf(1.7, rng.integers(0, 60)) % 12] for _ in range(20)]
-        masters = [[int(key) for key in rng.integers(0, 12, 14)] for _ in range(2)]
+        keys_of_versions = [[int(key) for key in rng.integers(0, 12, 14)] for _ in range(2)]
         ways = True, True, bool(rng.integers(2)), "scan", int(rng.integers(1, 4)), 1.0, int(rng.integers(3))
-        given_ = (batches, masters, int(rng.integers(1, 6)), int(rng.integers(80, 3000)), ways)
+        given_ = (batches, keys_of_versions, int(rng.integers(1, 6)), int(rng.integers(80, 3000)), ways)
         try:
             with bug():
                 equals_the_batch_join(*given_)

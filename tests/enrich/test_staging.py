@@ -1,4 +1,4 @@
-"""Staging without Spark: the pieces are the table's rows, whatever the keys, sizes, buckets and memory."""
+"""Staging without Spark: the segments are the table's rows, whatever the keys, sizes, buckets and memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 import streamjoin as sj
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.enrich.segments import Form, StagedVersion, VersionStore
-from streamjoin.enrich.staging import Staging, in_layout, stage
-from streamjoin.enrich.tables.files import MemoryTable, TableSource, table_source
+from streamjoin.enrich.segments import StagedForm, StagedVersion, VersionStore
+from streamjoin.enrich.staging import StagingOptions, in_layout, stage
+from streamjoin.enrich.tables.files import MemoryTable, table_source
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.join.wire import bucket_bounds
 
 PAIR = pa.struct({"a": pa.int64(), "b": pa.string()})
@@ -46,21 +47,21 @@ def key_values(dtype: pa.DataType, numbers: list[int | None]) -> list[Any]:
     return [None if n is None else f"key {n}" for n in numbers]
 
 
-def table_of(kind: str, numbers: list[int | None]) -> tuple[pa.Table, Form]:
+def table_of(kind: str, numbers: list[int | None]) -> tuple[pa.Table, StagedForm]:
     wanted, types = KINDS[kind]
     keys = {f"key{i}": pa.array(key_values(t, numbers), t) for i, t in enumerate(types)}
     table = pa.table(
         {**keys, "row": list(range(len(numbers))), "text": ["t" * (i % 7) for i in range(len(numbers))]}
     )
     layout = Layout(tuple(wanted), payload_types=(pa.int64(), pa.string()))
-    return table, Form(tuple(keys), ("row", "text"), layout, "local", 1)
+    return table, StagedForm(tuple(keys), ("row", "text"), layout, "local", 1)
 
 
 def staged_rows(version: StagedVersion) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    for bucket in range(version.form.buckets):
-        master = version.bucket(bucket)
-        batches = [master.read(piece) for piece in range(len(master.pieces))]
-        yield bucket, [row for batch in batches for row in batch.data.to_pylist()]
+    for number in range(version.form.buckets):
+        bucket = version.bucket(number)
+        batches = [bucket.read(segment) for segment in range(len(bucket.segments))]
+        yield number, [row for batch in batches for row in batch.data.to_pylist()]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
@@ -71,7 +72,7 @@ def staged_rows(version: StagedVersion) -> Iterator[tuple[int, list[dict[str, An
     sizes=st.tuples(st.integers(30, 3000), st.sampled_from([300, 2000, 1 << 20])),
     asked=st.lists(st.integers(0, 30), max_size=10),
 )
-def test_staged_pieces_are_the_rows_with_a_key_and_find_equals_a_filter(
+def test_staged_segments_are_the_rows_with_a_key_and_find_equals_a_filter(
     tmp_path: Path,
     kind: str,
     numbers: list[int | None],
@@ -82,7 +83,7 @@ def test_staged_pieces_are_the_rows_with_a_key_and_find_equals_a_filter(
     table, form = table_of(kind, numbers)
     form = replace(form, buckets=buckets)
     source = MemoryTable(pa.concat_tables([table.slice(0, 9), table.slice(9)]))
-    how = Staging(piece_bytes=sizes[0], held_bytes=sizes[1])
+    how = StagingOptions(segment_bytes=sizes[0], buffer_bytes=sizes[1])
     version = stage(source, form, VersionStore(tmp_path / "t", "t"), "v", how)
     there = [i for i, n in enumerate(numbers) if n is not None]
     expected = (
@@ -103,9 +104,9 @@ def test_staged_pieces_are_the_rows_with_a_key_and_find_equals_a_filter(
         keys = in_layout(ask.to_batches()[0], form, hash_keys, "t").sorted().distinct_keys()
         found = [
             row
-            for master in map(version.bucket, range(buckets))
-            for piece in range(len(master.pieces))
-            for row in master.find(piece, keys).data.to_pylist()
+            for bucket in map(version.bucket, range(buckets))
+            for segment in range(len(bucket.segments))
+            for row in bucket.find(segment, keys).data.to_pylist()
         ]
         same = {0: 0, 1: 0} if kind == "float" else {}  # 0.0 is -0.0
         chosen = {same.get(n, n) for n in asked}
@@ -119,7 +120,7 @@ def test_a_table_larger_than_memory_is_staged_in_bounded_memory(tmp_path: Path) 
     table = pa.table({"id": np.arange(100_000), "text": [generator.bytes(120) for _ in range(100_000)]})
     for part in range(6):
         pq.write_table(table, tmp_path / f"{part}.parquet", row_group_size=10_000)
-    form = Form(("id",), ("text",), Layout((pa.int64(),), payload_types=(pa.binary(),)), "local", 4)
+    form = StagedForm(("id",), ("text",), Layout((pa.int64(),), payload_types=(pa.binary(),)), "local", 4)
     told: list[tuple[int, int | None]] = []
     del table
     before, most = pa.total_allocated_bytes(), 0
@@ -129,21 +130,21 @@ def test_a_table_larger_than_memory_is_staged_in_bounded_memory(tmp_path: Path) 
         told.append((done, total))
         most = max(most, pa.total_allocated_bytes() - before)
 
-    how = Staging(piece_bytes=1 << 20, held_bytes=4 << 20, progress=progress)
+    how = StagingOptions(segment_bytes=1 << 20, buffer_bytes=4 << 20, progress=progress)
     version = stage(table_source(tmp_path), form, VersionStore(tmp_path / "out", "t"), "v", how)
     assert (version.rows, told[-1]) == (600_000, (600_000, 600_000))
     assert told == sorted(told)
     assert most < 32 << 20
-    assert version.largest_piece < 3 << 20
-    hashes = [[piece.first, piece.last] for piece in version.pieces]
+    assert version.largest_segment < 3 << 20
+    hashes = [[segment.first, segment.last] for segment in version.segments]
     buckets = np.searchsorted(bucket_bounds(4), hashes, side="right")
-    assert buckets.tolist() == [[piece.bucket] * 2 for piece in version.pieces]
+    assert buckets.tolist() == [[segment.bucket] * 2 for segment in version.segments]
     assert version.costs.read_s_per_byte > 0
 
 
 def test_bad_tables_are_told(tmp_path: Path) -> None:
     store = VersionStore(tmp_path / "t", "t")
-    text = Form(("id",), (), Layout((pa.int64(),)), "local", 1)
+    text = StagedForm(("id",), (), Layout((pa.int64(),)), "local", 1)
     with pytest.raises(sj.InvalidJoin, match=r"no column 'id'; it has 'a'"):
         stage(MemoryTable(pa.table({"a": [1]})), text, store, "v")
     with pytest.raises(sj.BadInput, match=r"column 'id' does not fit int64 .*'x'"):
@@ -158,8 +159,6 @@ def test_files_that_change_while_they_are_read_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
 
     class Changing(TableSource):
-        changes = True
-
         def __init__(self) -> None:
             self.files = table_source(tmp_path)
 
@@ -176,7 +175,7 @@ def test_files_that_change_while_they_are_read_are_told(tmp_path: Path) -> None:
             yield from self.files.batches(columns)
             pq.write_table(pa.table({"id": list(range(random.randrange(9, 99)))}), tmp_path / "a.parquet")
 
-    form = Form(("id",), (), Layout((pa.int64(),)), "local", 1)
+    form = StagedForm(("id",), (), Layout((pa.int64(),)), "local", 1)
     store = VersionStore(tmp_path / "out", "t")
     with pytest.raises(sj.BadInput, match="changed while it was read"):
         stage(Changing(), form, store, "v")

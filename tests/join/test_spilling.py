@@ -162,7 +162,7 @@ def test_pairs_with_what_left_memory_come_when_the_inputs_are_blocked():
     run = lazy(stream("a", "k x"), stream("b", "k y"))
     assert run.push("a", "k x\n1 10\n2 20") == NOTHING
     assert run.push("b", "k y\n1 11\n3 31") == NOTHING  # a has left memory
-    assert run.run.state().waiting == 2  # rows of b that may have partners there
+    assert run.run.state().deferred == 2  # rows of b that may have partners there
     assert run.idle() == [(1, 10, 11)]
     assert run.idle() == NOTHING  # once
     assert run.push("a", "k x\n3 30") == NOTHING

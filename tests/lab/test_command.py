@@ -62,17 +62,17 @@ def test_a_generated_driver_set_has_three_streams(tmp_path: Path) -> None:
 def test_generated_master_data_has_a_folder_for_each_side(tmp_path: Path) -> None:
     sizes = ["--rows", "500", "--stream-rows", "250", "--batch-rows", "100", "--out", str(tmp_path)]
     for kind, streams in (("zipf", ZipfStreams(rows=500)), ("weather", WeatherStreams(rows=500))):
-        done = CliRunner().invoke(commands, ["generate", "master", kind, *sizes])
+        done = CliRunner().invoke(commands, ["generate", "table", kind, *sizes])
         assert done.exit_code == 0, done.output
         assert sorted(path.name for path in (tmp_path / "stream").iterdir()) == [
             f"000{i}.parquet" for i in range(3)
         ]
-        assert pq.read_table(tmp_path / "master").equals(streams.master_rows(0, 500))
+        assert pq.read_table(tmp_path / "table").equals(streams.table_rows(0, 500))
         assert pq.read_table(tmp_path / "stream").equals(streams.tuples(0, 250))
     scale = ["--scale", "0.001", "--batch-rows", "1000", "--out", str(tmp_path)]
-    done = CliRunner().invoke(commands, ["generate", "master", "tpch", *scale])
+    done = CliRunner().invoke(commands, ["generate", "table", "tpch", *scale])
     assert done.exit_code == 0, done.output
-    assert len(pq.read_table(tmp_path / "master")) == 150
+    assert len(pq.read_table(tmp_path / "table")) == 150
     assert [len(pq.read_table(path)) for path in sorted((tmp_path / "stream").iterdir())] == [1000, 500]
 
 
@@ -85,7 +85,7 @@ def test_the_lab_names_its_experiments_and_refuses_others() -> None:
 
 
 def test_every_command_has_help() -> None:
-    generated = ("news", "nexmark", "pattern", "driver", "master")
+    generated = ("news", "nexmark", "pattern", "driver", "table")
     for command in ([], ["list"], ["run"], ["generate"], *(["generate", kind] for kind in generated)):
         done = CliRunner().invoke(commands, [*command, "--help"])
         assert done.exit_code == 0

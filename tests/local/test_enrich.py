@@ -1,4 +1,4 @@
-"""A stream enriched with master data in this process: versions, waiting, stopping, and bad input."""
+"""A stream enriched with a table in this process: versions, waiting, stopping, and bad input."""
 
 import re
 import shutil
@@ -20,19 +20,19 @@ ORDERS = "id item:str"
 CUSTOMERS = "id city:str"
 
 
-def master(text, columns=CUSTOMERS, /, **declared):
-    """Master data of this text; its key is the first column."""
+def table_of(text, columns=CUSTOMERS, /, **declared):
+    """A table of this text; its key is the first column."""
     declared = {"name": "customers", "key": columns.split()[0], "memory": "1 MB", **declared}
-    return sj.master(table(schema(columns), text), **declared)
+    return sj.table(table(schema(columns), text), **declared)
 
 
 class Story:
     """A run told in text."""
 
-    def __init__(self, *masters, orders=None, folder=None, snapshot=None, operator=None, piece_bytes=None):
+    def __init__(self, *tables, orders=None, folder=None, snapshot=None, operator=None, segment_bytes=None):
         self.orders = orders or stream("orders", ORDERS)
-        plan = sj.join(self.orders, *masters, operator=operator).plan
-        self.run = EnrichRun(plan, folder=folder, snapshot=snapshot, piece_bytes=piece_bytes)
+        plan = sj.enrich(self.orders, *tables, operator=operator).plan
+        self.run = EnrichRun(plan, folder=folder, snapshot=snapshot, segment_bytes=segment_bytes)
 
     def push(self, text):
         return rows(self.run.push("orders", table(self.orders.schema, text)))
@@ -40,8 +40,8 @@ class Story:
     def tick(self):
         return rows(self.run.tick())
 
-    def refresh(self, *masters):
-        return rows(self.run.refresh(*masters))
+    def refresh(self, *tables):
+        return rows(self.run.refresh(*tables))
 
     def finish(self):
         return rows(self.run.finish())
@@ -55,21 +55,21 @@ class Story:
 
 
 def test_the_example_of_the_page_does_what_it_says():
-    page = (Path(__file__).parents[2] / "docs" / "semistream.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "enrich.md").read_text()
     names = {}
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
-    assert rows(names["rows"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
+    assert rows(names["results"]) == [(2, "rice", "Oslo"), (3, "soap", None)]
 
 
 def test_rows_of_a_stream_get_the_columns_of_their_master_row():
-    story = Story(master("id city\n1 Rome\n2 Oslo"))
+    story = Story(table_of("id city\n1 Rome\n2 Oslo"))
     assert story.push("id item\n1 tea\n2 rice\n3 soap") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
     assert story.push("id item\n2 figs") == [(2, "figs", "Oslo")]
     assert story.run.waiting == 0
 
 
 def test_a_left_join_keeps_rows_without_one():
-    story = Story(master("id city\n1 Rome\n- Nowhere", how="left"))
+    story = Story(table_of("id city\n1 Rome\n- Nowhere", how="left"))
     assert story.push("id item\n1 tea\n3 soap\n- lost") == [
         (None, "lost", None),
         (1, "tea", "Rome"),
@@ -81,13 +81,13 @@ def test_a_left_join_keeps_rows_without_one():
 
 
 def test_in_an_inner_join_a_row_with_a_null_key_is_counted_and_gone():
-    story = Story(master("id city\n1 Rome\n- Nowhere"))
+    story = Story(table_of("id city\n1 Rome\n- Nowhere"))
     assert story.push("id item\n- lost") == NOTHING
     assert story.run.counters()["orders_null_keys"] == 1
 
 
-def test_a_key_may_have_many_master_rows_and_many_columns():
-    cities = master(
+def test_a_key_may_have_many_table_rows_and_many_columns():
+    cities = table_of(
         "country no city\n1 7 Rome\n1 7 Bari\n2 7 Oslo", "country no city:str", key=["country", "no"]
     )
     orders = stream("orders", "land number item:str", key=["land", "number"])
@@ -132,23 +132,23 @@ KEYS = {
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_kind_are_equal_by_value(kind):
-    """Of the master only its key is taken, so a result is a stream row that has a partner."""
+    """Of the table only its key is taken, so a result is a stream row that has a partner."""
     mine, came, theirs, known, meet = KEYS[kind]
     orders = sj.stream(pa.schema({"k": mine}), name="orders", key="k")
-    customers = sj.master(
+    customers = sj.table(
         pa.table({"k": pa.array(known, theirs), "x": known}), name="c", key="k", memory="1 MB", columns=[]
     )
-    run = sj.join(orders, customers).local()
+    run = sj.enrich(orders, customers).local()
     found = run.push("orders", pa.table({"k": pa.array(came, mine)})).column("k").to_pylist()
     assert sorted(map(repr, found)) == sorted(str(key) if key == "nan" else repr(key) for key in meet)
 
 
-def test_several_masters_are_joined_one_after_another():
-    ratings = master("id stars\n1 5\n3 2", "id stars", name="ratings", how="left")
-    story = Story(master("id city\n1 Rome\n2 Oslo"), ratings)
+def test_several_tables_are_joined_one_after_another():
+    ratings = table_of("id stars\n1 5\n3 2", "id stars", name="ratings", how="left")
+    story = Story(table_of("id city\n1 Rome\n2 Oslo"), ratings)
     assert story.push("id item\n1 tea\n2 rice\n3 soap") == [(1, "tea", "Rome", 5), (2, "rice", "Oslo", None)]
     counted = story.run.counters()
-    assert (counted["join_customers_orders_rows"], counted["orders_rows"]) == (3, 2)
+    assert (counted["enrich_customers_orders_rows"], counted["orders_rows"]) == (3, 2)
     assert set(story.run.state()) == {"customers", "ratings"}
 
 
@@ -157,9 +157,9 @@ def test_several_masters_are_joined_one_after_another():
 
 @pytest.mark.parametrize("operator", ["meshjoin", "ssbj"])
 def test_a_row_is_answered_within_so_many_batches(operator):
-    """Each of the three rows is a piece: one is read in each call, and a row waits until it met all."""
-    slow = master("id city\n1 Rome\n2 Oslo\n3 Bari", cycle_batches=3)
-    story = Story(slow, operator=operator, piece_bytes=1)
+    """Each of the three rows is a segment: one is read in each call, and a row waits until it met all."""
+    slow = table_of("id city\n1 Rome\n2 Oslo\n3 Bari", cycle_batches=3)
+    story = Story(slow, operator=operator, segment_bytes=1)
     found = [story.push("id item\n1 tea\n2 rice\n3 soap")]
     assert story.run.waiting == 3
     found += [story.tick(), story.tick()]
@@ -172,9 +172,9 @@ def test_a_row_is_answered_within_so_many_batches(operator):
     assert story.run.waiting == 0
 
 
-def test_in_order_a_row_waits_for_its_own_piece_only():
-    slow = master("id city\n1 Rome\n2 Oslo\n3 Bari", cycle_batches=3)
-    story = Story(slow, piece_bytes=1)
+def test_in_order_a_row_waits_for_its_own_segment_only():
+    slow = table_of("id city\n1 Rome\n2 Oslo\n3 Bari", cycle_batches=3)
+    story = Story(slow, segment_bytes=1)
     story.push("id item\n1 tea\n2 rice\n3 soap")
     assert story.run.waiting == 2
     story.tick()
@@ -190,9 +190,9 @@ def test_rows_finish_with_the_version_they_began_with():
     """Tea waits for Rome, of the first version, while figs meets the second."""
 
     def told(text, version):
-        return master(text, cycle_batches=3, version=version, columns=["city", "_version"])
+        return table_of(text, cycle_batches=3, version=version, columns=["city", "_version"])
 
-    story = Story(told("id city\n1 Rome\n2 Oslo\n3 Bari", "may"), operator="meshjoin", piece_bytes=1)
+    story = Story(told("id city\n1 Rome\n2 Oslo\n3 Bari", "may"), operator="meshjoin", segment_bytes=1)
     found = story.push("id item\n1 tea\n2 rice\n3 soap")
     found += story.refresh(told("id city\n1 Paris", "june"))
     assert story.versions() == ["may", "june"]
@@ -210,7 +210,7 @@ def test_refresh_sees_that_a_folder_has_changed(tmp_path):
     source, staged = tmp_path / "customers", tmp_path / "staged"
     source.mkdir()
     pq.write_table(table(schema(CUSTOMERS), "id city\n1 Rome"), source / "a.parquet")
-    customers = sj.master(source, name="customers", key="id", memory="1 MB")
+    customers = sj.table(source, name="customers", key="id", memory="1 MB")
     story = Story(customers, folder=staged)
     assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome")]
 
@@ -222,7 +222,7 @@ def test_refresh_sees_that_a_folder_has_changed(tmp_path):
     assert story.push("id item\n2 figs") == NOTHING  # not before it is refreshed
     story.refresh()
     assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome"), (2, "rice", "Oslo")]
-    assert [path.name[:5] for path in (staged / "join" / "customers").glob("0*")] == ["0002-"]
+    assert [path.name[:5] for path in (staged / "enrich" / "customers").glob("0*")] == ["0002-"]
 
 
 def test_refresh_sees_that_a_database_has_changed(tmp_path):
@@ -231,7 +231,7 @@ def test_refresh_sees_that_a_database_has_changed(tmp_path):
         shop.execute("INSERT INTO customers VALUES (1, 'Rome')")
         shop.commit()
         source = sj.sqlite(tmp_path / "shop.db", table="customers")
-        story = Story(sj.master(source, name="customers", key="id", memory="1 MB"))
+        story = Story(sj.table(source, name="customers", key="id", memory="1 MB"))
         assert story.push("id item\n1 tea\n2 rice") == [(1, "tea", "Rome")]
         shop.execute("INSERT INTO customers VALUES (2, 'Oslo')")
         shop.commit()
@@ -241,25 +241,25 @@ def test_refresh_sees_that_a_database_has_changed(tmp_path):
 
 def test_a_label_says_which_content_it_is():
     """The same label is the same version, whatever the table holds now."""
-    story = Story(master("id city\n1 Rome", version="may"))
-    story.refresh(master("id city\n1 Paris", version="may"))
+    story = Story(table_of("id city\n1 Rome", version="may"))
+    story.refresh(table_of("id city\n1 Paris", version="may"))
     assert story.push("id item\n1 tea") == [(1, "tea", "Rome")]
-    story.refresh(master("id city\n1 Paris", version="june"))
+    story.refresh(table_of("id city\n1 Paris", version="june"))
     assert story.push("id item\n1 tea") == [(1, "tea", "Paris")]
     assert "0002-june is staged; labelled 'june'" in story.run.explain()
 
 
 def test_another_table_is_another_join():
-    story = Story(master("id city\n1 Rome"))
+    story = Story(table_of("id city\n1 Rome"))
     with pytest.raises(
         sj.InvalidJoin, match="another key, columns or options than in this join; change only"
     ):
-        story.refresh(master("id town\n1 Rome", "id town:str"))
-    with pytest.raises(sj.InvalidJoin, match="this join has no master ratings; refresh one of customers"):
-        story.refresh(master("id stars\n1 5", "id stars", name="ratings"))
+        story.refresh(table_of("id town\n1 Rome", "id town:str"))
+    with pytest.raises(sj.InvalidJoin, match="this join has no table ratings; refresh one of customers"):
+        story.refresh(table_of("id stars\n1 5", "id stars", name="ratings"))
 
 
-# ---------------------------------------------------------------- waiting for a master row that comes late
+# ---------------------------------------------------------------- waiting for a table row that comes late
 
 TIMED = {"time": "t", "lateness": "2 seconds"}
 
@@ -268,34 +268,34 @@ def timed_orders():
     return stream("orders", "id item:str t:time", **TIMED)
 
 
-def test_a_row_waits_for_a_master_row_that_comes_late():
+def test_a_row_waits_for_a_table_row_that_comes_late():
     def known(text, version):
-        return master(text, version=version, wait="10 seconds", how="left")
+        return table_of(text, version=version, wait="10 seconds", how="left")
 
     story = Story(known("id city\n1 Rome", "8:00"), orders=timed_orders())
     assert story.push("id item t\n1 tea 100\n2 rice 100\n3 soap 103") == [(1, "tea", 100, "Rome")]
-    assert (story.run.in_room, story.run.waiting) == (2, 0)
+    assert (story.run.in_waiting_room, story.run.waiting) == (2, 0)
     assert story.refresh(known("id city\n1 Rome\n2 Oslo", "8:05")) == [(2, "rice", 100, "Oslo")]
-    assert story.run.in_room == 1
+    assert story.run.in_waiting_room == 1
     assert story.push("id item t\n1 figs 115") == [(1, "figs", 115, "Rome")]  # 115 - 2 = 103 + 10
     assert story.push("id item t\n1 dates 116") == [(1, "dates", 116, "Rome"), (3, "soap", 103, None)]
-    assert story.run.in_room == 0
+    assert story.run.in_waiting_room == 0
     assert story.refresh(known("id city\n3 Bari", "8:10")) == NOTHING
     assert story.run.counters()["retried"] == 2
 
 
 def test_at_the_end_nobody_waits():
-    story = Story(master("id city\n1 Rome", wait="10 seconds", how="left"), orders=timed_orders())
+    story = Story(table_of("id city\n1 Rome", wait="10 seconds", how="left"), orders=timed_orders())
     assert story.push("id item t\n3 soap 103") == NOTHING
     assert story.finish() == [(3, "soap", 103, None)]
-    assert story.run.in_room == 0
+    assert story.run.in_waiting_room == 0
 
 
 def test_a_row_without_a_time_does_not_wait():
-    story = Story(master("id city\n1 Rome", wait="10 seconds", how="left"), orders=timed_orders())
+    story = Story(table_of("id city\n1 Rome", wait="10 seconds", how="left"), orders=timed_orders())
     assert story.push("id item t\n4 salt -") == [(4, "salt", None, None)]
     assert story.push("id item t\n3 soap 103\n4 salt -") == [(4, "salt", None, None)]
-    assert story.run.in_room == 1
+    assert story.run.in_waiting_room == 1
 
 
 # ---------------------------------------------------------------- stop and go on
@@ -304,14 +304,14 @@ def test_a_row_without_a_time_does_not_wait():
 def test_a_run_goes_on_from_its_snapshot(tmp_path):
     """What waits, what is in the room and what was counted; the version it began with is still there."""
     options = {"cycle_batches": 3, "wait": "10 seconds", "how": "left"}
-    first = master("id city\n1 Rome\n2 Oslo\n3 Bari", version="may", **options)
-    told = {"orders": timed_orders(), "folder": tmp_path, "operator": "meshjoin", "piece_bytes": 1}
+    first = table_of("id city\n1 Rome\n2 Oslo\n3 Bari", version="may", **options)
+    told = {"orders": timed_orders(), "folder": tmp_path, "operator": "meshjoin", "segment_bytes": 1}
     story = Story(first, **told)
     found = story.push("id item t\n1 tea 100\n2 rice 100\n9 soap 103")
     assert story.run.waiting == 3
     snapshot = story.run.snapshot()
 
-    second = master("id city\n9 Kyiv", version="june", **options)
+    second = table_of("id city\n9 Kyiv", version="june", **options)
     story = Story(second, **told, snapshot=snapshot)  # it is june now: that is staged when the run begins
     assert story.versions() == ["may", "june"]
     assert story.run.waiting == 3
@@ -322,35 +322,33 @@ def test_a_run_goes_on_from_its_snapshot(tmp_path):
 
 
 def test_the_versions_of_the_last_snapshot_are_kept(tmp_path):
-    story = Story(master("id city\n1 Rome", version="may"), folder=tmp_path)
+    story = Story(table_of("id city\n1 Rome", version="may"), folder=tmp_path)
     snapshot = story.run.snapshot()
-    story.refresh(master("id city\n1 Paris", version="june"))
+    story.refresh(table_of("id city\n1 Paris", version="june"))
     story.push("id item\n1 tea")
-    again = Story(master("id city\n1 Rome", version="may"), folder=tmp_path, snapshot=snapshot)
+    again = Story(table_of("id city\n1 Rome", version="may"), folder=tmp_path, snapshot=snapshot)
     assert again.push("id item\n1 tea") == [(1, "tea", "Rome")]
 
 
 def test_a_snapshot_of_another_join_is_refused(tmp_path):
-    snapshot = Story(master("id city\n1 Rome", version="may"), folder=tmp_path).run.snapshot()
+    snapshot = Story(table_of("id city\n1 Rome", version="may"), folder=tmp_path).run.snapshot()
     with pytest.raises(sj.StateFormatError, match=r"this state belongs to another join: .* was .*, now "):
-        Story(master("id city\n1 Rome", version="may", how="left"), folder=tmp_path, snapshot=snapshot)
+        Story(table_of("id city\n1 Rome", version="may", how="left"), folder=tmp_path, snapshot=snapshot)
     with pytest.raises(sj.StateFormatError, match="of a join with customers, not with towns; go on with the"):
-        Story(master("id city\n1 Rome", name="towns"), folder=tmp_path, snapshot=snapshot)
+        Story(table_of("id city\n1 Rome", name="towns"), folder=tmp_path, snapshot=snapshot)
 
 
 # ---------------------------------------------------------------- bad input
 
 
 def test_a_table_that_is_not_there(tmp_path):
-    with pytest.raises(
-        sj.InvalidJoin, match=r"master 'customers': master data .*gone is not there; give the"
-    ):
-        sj.master(tmp_path / "gone", name="customers", key="id", memory="1 MB")
-    with pytest.raises(sj.InvalidJoin, match="master 'customers': a int is no master data; give the path of"):
-        sj.master(5, name="customers", key="id", memory="1 MB")
+    with pytest.raises(sj.InvalidJoin, match=r"table 'customers': .*gone is not there; give the"):
+        sj.table(tmp_path / "gone", name="customers", key="id", memory="1 MB")
+    with pytest.raises(sj.InvalidJoin, match="table 'customers': a int is no table; give the path of"):
+        sj.table(5, name="customers", key="id", memory="1 MB")
     customers = tmp_path / "customers.parquet"
     pq.write_table(table(schema(CUSTOMERS), "id city\n1 Rome"), customers)
-    story = Story(sj.master(customers, name="customers", key="id", memory="1 MB"))
+    story = Story(sj.table(customers, name="customers", key="id", memory="1 MB"))
     customers.unlink()
     with pytest.raises(sj.InvalidJoin, match=r"customers\.parquet is not there; give the path"):
         story.refresh()
@@ -360,21 +358,21 @@ def test_a_table_that_is_not_there(tmp_path):
 @pytest.mark.parametrize("text", ["id city", "id city\n- Rome"], ids=["no rows", "no keys"])
 def test_an_empty_table_is_warned_of_and_joined(text):
     with pytest.warns(
-        sj.EmptyTable, match=r"master 'customers', version .* has no rows with a key: no row of "
+        sj.EmptyTable, match=r"table 'customers', version .* has no rows with a key: no row of "
     ):
-        story = Story(master(text, how="left"))
+        story = Story(table_of(text, how="left"))
     assert story.push("id item\n1 tea") == [(1, "tea", None)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        story.refresh(master("id city\n1 Rome", how="left"))
+        story.refresh(table_of("id city\n1 Rome", how="left"))
     assert story.push("id item\n1 tea") == [(1, "tea", "Rome")]
 
 
 def test_a_key_column_that_is_not_there_or_of_another_type():
     with pytest.raises(sj.InvalidJoin, match="key column 'cid' does not exist; its columns are id, city"):
-        master("id city\n1 Rome", key="cid")
+        table_of("id city\n1 Rome", key="cid")
     with pytest.raises(sj.InvalidJoin, match=r"\(orders.id int64, customers.id string\); cast one of them"):
-        Story(master("id city\n1 Rome", "id:str city:str", key="id"))
+        Story(table_of("id city\n1 Rome", "id:str city:str", key="id"))
 
 
 def test_memory_that_is_too_small_is_refused_with_the_minimum():
@@ -382,18 +380,18 @@ def test_memory_that_is_too_small_is_refused_with_the_minimum():
     with pytest.raises(
         sj.InvalidJoin, match=r"memory=1,000 bytes is too small: it needs ([0-9,]+), twice"
     ) as told:
-        Story(master(many, memory=1000))
+        Story(table_of(many, memory=1000))
     least = int(str(told.value).partition("it needs ")[2].partition(", twice")[0].replace(",", ""))
-    assert Story(master(many, memory=least)).push("id item\n7 tea") == [(7, "tea", "Rome")]
+    assert Story(table_of(many, memory=least)).push("id item\n7 tea") == [(7, "tea", "Rome")]
 
 
 def test_a_staged_version_that_was_deleted_by_hand(tmp_path):
     """A clear failure for who needs it; a run that begins anew stages it again."""
-    customers = master("id city\n1 Rome", version="may")
+    customers = table_of("id city\n1 Rome", version="may")
     story = Story(customers, folder=tmp_path)
     snapshot = story.run.snapshot()
-    shutil.rmtree(tmp_path / "join" / "customers" / "0001-may")
-    gone = r"master 'customers', version 0001-may: .* is not there; restore the folder of this version"
+    shutil.rmtree(tmp_path / "enrich" / "customers" / "0001-may")
+    gone = r"table 'customers', version 0001-may: .* is not there; restore the folder of this version"
     with pytest.raises(sj.StateFormatError, match=gone):
         story.push("id item\n1 tea")
     with pytest.raises(
@@ -406,7 +404,7 @@ def test_a_staged_version_that_was_deleted_by_hand(tmp_path):
 
 
 def test_what_is_pushed_is_checked():
-    story = Story(master("id city\n1 Rome"))
+    story = Story(table_of("id city\n1 Rome"))
     with pytest.raises(sj.InvalidJoin, match="this join has no stream 'customers'; push rows of orders"):
         story.run.push("customers", pa.table({}))
     with pytest.raises(sj.BadInput, match="the pushed table has no column 'item'"):

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.declare.table import Master
+from streamjoin.declare.table import Table
 from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.join.intake import Intake
-from streamjoin.local.enrich import EnrichRun, _Step
+from streamjoin.local.enrich import EnrichRun, _EnrichStep
 from streamjoin.state.sorted_runs import SortedRuns
 from tests.tables import one_hash
 
@@ -44,15 +44,15 @@ class Case:
     operator: str | None = None
     left: bool = False
     waits: bool = False
-    piece_bytes: int = 64
+    segment_bytes: int = 64
     collide: bool = False
     access: str = "auto"
 
-    def master(self, version: int) -> Master:
+    def table(self, version: int) -> Table:
         keys = self.versions[version]
         rows = [f"{version}.{i}" for i in range(len(keys))]
         table = pa.table({"k": pa.array(keys, pa.int64()), "row": pa.array(rows, pa.string())})
-        return sj.master(
+        return sj.table(
             table,
             name="customers",
             key="k",
@@ -66,18 +66,22 @@ class Case:
     def run(self, folder: str, version: int = 0, snapshot: bytes | None = None) -> EnrichRun:
         timed = {"time": "t", "lateness": f"{LATENESS} seconds"} if self.waits else {}
         orders = sj.stream(ORDERS, name="orders", key="k", **timed)
-        plan = sj.join(orders, self.master(version), operator=self.operator).plan
+        plan = sj.enrich(orders, self.table(version), operator=self.operator).plan
         if self.operator is None:
             plan = replace(plan, spec=replace(plan.spec, access=self.access))
         hash_function = one_hash if self.collide else hash_keys
         return EnrichRun(
-            plan, folder=folder, snapshot=snapshot, hash_function=hash_function, piece_bytes=self.piece_bytes
+            plan,
+            folder=folder,
+            snapshot=snapshot,
+            hash_function=hash_function,
+            segment_bytes=self.segment_bytes,
         )
 
 
 @dataclass
 class Naive:
-    """Row by row: what has left, and who still waits for a master row that comes late."""
+    """Row by row: what has left, and who still waits for a table row that comes late."""
 
     case: Case
     version: int = 0
@@ -138,7 +142,7 @@ def _check(case: Case, folder: str) -> dict[str, int]:
             found += told(run.tick())
         elif what == "refresh" and naive.version + 1 < len(case.versions):
             naive.refresh()
-            found += told(run.refresh(case.master(naive.version)))
+            found += told(run.refresh(case.table(naive.version)))
         else:
             if what == "stop":
                 run = case.run(folder, naive.version, run.snapshot())
@@ -149,7 +153,7 @@ def _check(case: Case, folder: str) -> dict[str, int]:
         assert sum(one.memory_bytes for one in run.state().values()) <= case.memory
     found += told(run.finish())
     assert found == naive.all_answers()
-    assert (run.waiting, run.in_room) == (0, 0)
+    assert (run.waiting, run.in_waiting_room) == (0, 0)
     counted = run.counters()
     assert (counted["orders_rows"], counted["results"]) == (number, found.total())
     return counted
@@ -183,7 +187,7 @@ def cases(draw: Any) -> Case:
     )
 
 
-MEANT = pytest.mark.filterwarnings("ignore::streamjoin.EmptyMaster")
+MEANT = pytest.mark.filterwarnings("ignore::streamjoin.EmptyTable")
 
 
 @MEANT
@@ -191,7 +195,7 @@ MEANT = pytest.mark.filterwarnings("ignore::streamjoin.EmptyMaster")
 @given(cases())
 def test_it_equals_the_batch_join(case):
     counted = check(case)
-    for kind in ("hits", "keys_found", "pieces_read", "retried"):
+    for kind in ("hits", "keys_found", "segments_read", "retried"):
         event(f"{kind}: {counted[kind] > 0}")
 
 
@@ -207,13 +211,13 @@ HOW = st.sampled_from(["inner", "left"])
     st.tuples(HOW, HOW),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
 )
-def test_two_masters_equal_two_batch_joins(batches, tables, how, cycles):
+def test_two_tables_equal_two_batch_joins(batches, tables, how, cycles):
     """Stopped after each batch; padded rows of the first join meet the second as all others do."""
     found: Answers = Counter()
     expected: Answers = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        masters = [
-            sj.master(
+        declared = [
+            sj.table(
                 pa.table({"k": pa.array(keys, pa.int64()), name: pa.array(range(len(keys)), pa.int64())}),
                 name=name,
                 key="k",
@@ -224,7 +228,7 @@ def test_two_masters_equal_two_batch_joins(batches, tables, how, cycles):
             for at, (name, keys) in enumerate(zip("xy", tables, strict=True))
         ]
         stream = sj.stream(pa.schema({"k": pa.int64(), "n": pa.int64()}), name="orders", key="k")
-        joined = sj.join(stream, *masters)
+        joined = sj.enrich(stream, *declared)
         snapshot = None
         for at, keys in enumerate(batches):
             run = joined.local(folder=folder, snapshot=snapshot)
@@ -250,15 +254,18 @@ def event_time_moves_only_at_the_end() -> Any:
 
 
 def a_version_is_removed_while_rows_wait_for_it() -> Any:
-    newest = property(lambda self: (self.join.newest.master.version,))
-    return patch.object(_Step, "in_use", newest)
+    newest = property(lambda self: (self.join.newest.table.version,))
+    return patch.object(_EnrichStep, "in_use", newest)
 
 
-def the_room_is_not_tried_again() -> Any:
-    def use(self: EnrichJoin, master: Any, good: Any = EnrichJoin.use) -> None:
-        room, self.room = self.room, SortedRuns("none", self.spec.stream, self.names, self.room.policy)
-        good(self, master)
-        self.room = room
+def the_waiting_room_is_not_tried_again() -> Any:
+    def use(self: EnrichJoin, table: Any, good: Any = EnrichJoin.use) -> None:
+        waiting_room, self.waiting_room = (
+            self.waiting_room,
+            SortedRuns("none", self.spec.stream, self.names, self.waiting_room.policy),
+        )
+        good(self, table)
+        self.waiting_room = waiting_room
 
     return patch.object(EnrichJoin, "use", use)
 
@@ -274,7 +281,7 @@ def rows_without_a_key_are_lost() -> Any:
 BUGS = (
     event_time_moves_only_at_the_end,
     a_version_is_removed_while_rows_wait_for_it,
-    the_room_is_not_tried_again,
+    the_waiting_room_is_not_tried_again,
     rows_without_a_key_are_lost,
 )
 

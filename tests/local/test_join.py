@@ -424,7 +424,7 @@ def test_results_of_a_batch_leave_as_they_are_made():
     batch = {"a": table(a.schema, "k x\n1 10\n2 20"), "b": table(b.schema, "k y\n1 100\n2 200\n2 201")}
     parts = run.produce(batch)
     assert next(parts).num_rows == 1
-    with pytest.raises(sj.BadInput, match="not all of what produce"):
+    with pytest.raises(sj.BadInput, match="not every table of produce"):
         run.push("a", batch["a"])
     assert [part.num_rows for part in parts] == [1, 1]
     assert run.push("a", batch["a"]).num_rows == 3

@@ -176,13 +176,13 @@ def test_pairs_that_wait_are_neither_lost_nor_doubled_when_a_restart_changes_the
     waits = sj.SpillAbove("1 MB", defer=True)
     run = deferring(waits).local()
     found = fed(run, 0, 8)
-    assert run.state().waiting
-    while drained and run.state().waiting:
+    assert run.state().deferred
+    while drained and run.state().deferred:
         found += map(tuple, map(dict.values, run.idle().to_pylist()))
     run = deferring(between).local(snapshot=run.snapshot())
     run = deferring(between).local(snapshot=run.snapshot())  # nothing came in between
     found += fed(run, 8, 16)
-    assert run.state().waiting == 0
+    assert run.state().deferred == 0
     run = deferring(waits).local(snapshot=run.snapshot())
     found += fed(run, 16, 24)
     found += map(tuple, map(dict.values, run.finish().to_pylist()))

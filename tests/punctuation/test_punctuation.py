@@ -115,7 +115,7 @@ def typed_patterns(draw: st.DrawFn, count: int = 1) -> tuple[pa.DataType, list, 
 
 @steady
 @given(typed_patterns())
-def test_text_reads_back_to_the_same_promise(case):
+def test_text_reads_back_to_the_same_punctuation(case):
     dtype, _, (one,) = case
     assert parse_pattern(one.text(), dtype) == simplify(one)
     whole = Punctuation((one, ANY, one))
@@ -339,7 +339,7 @@ def test_punctuations_meet_and_compare_column_by_column():
     assert Punctuation((ANY, Empty())).says_nothing
 
 
-def test_equal_promises_are_equal_values_however_written():
+def test_equal_punctuations_are_equal_values_however_written():
     assert Punctuation((between(5, 5), ANY)) == Punctuation((Enumeration((5,)), between(None, None)))
     assert (
         len({Punctuation.parse(text, ACCESS) for text in ("<5,*>", " < [5, 5] , * > ", "<{5, 5}, *>")}) == 1

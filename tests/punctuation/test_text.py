@@ -89,7 +89,7 @@ def test_check_refuses_what_does_not_fit_and_names_type_and_value(value, dtype):
 def test_types_without_a_text_form_take_only_the_wildcard(dtype):
     assert check(ANY, dtype) is ANY
     assert parse_pattern("*", dtype) is ANY
-    with pytest.raises(BadInput, match="cannot stand in a punctuation"):
+    with pytest.raises(BadInput, match="cannot be part of a punctuation"):
         check(Constant(1), dtype)
 
 

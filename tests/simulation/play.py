@@ -407,7 +407,7 @@ def _known(run: LocalRun) -> list[Any]:
     counted = [intake.arrived for intake in run._intakes]
     facts = {name: fact for name, fact in _facts(run.join).items() if name != "followed"}
     summary = run.state()
-    return [facts, followed, counted, summary.rows, summary.closed_keys, summary.waiting, summary.groups]
+    return [facts, followed, counted, summary.rows, summary.closed_keys, summary.deferred, summary.groups]
 
 
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:

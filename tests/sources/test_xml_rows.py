@@ -8,14 +8,14 @@ import pytest
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NewsStreams
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.sources.xml import Position
-from streamjoin.sources.xml_rows import FILE_SPAN, Form, MarkedRows, rows_of, scan
+from streamjoin.sources.xml_rows import FILE_SPAN, MarkedRows, RowFormat, rows_of, scan
 
-ACCESS = Form("record", ACCESS_SCHEMA, key=("sno",))
+ACCESS = RowFormat("record", ACCESS_SCHEMA, key=("sno",))
 PAIRS = pa.schema({"a": pa.int64(), "b": pa.string(), "v": pa.float64(), "is_end": pa.bool_()})
-TWO_KEYS = Form("record", PAIRS, key=("b", "a"))
+TWO_KEYS = RowFormat("record", PAIRS, key=("b", "a"))
 
 
-def marked(inner: str, form: Form) -> list[tuple]:
+def marked(inner: str, form: RowFormat) -> list[tuple]:
     reading = MarkedRows(form)
     tables = reading.feed(f"<s>{inner}</s>".encode()) + reading.close()
     if reading.error is not None:
@@ -44,14 +44,14 @@ def punctuation(**patterns: str) -> str:
     ],
     ids=["constants", "wildcard", "everything", "lists", "nothing", "one value", "no ends"],
 )
-def test_a_promise_about_whole_keys_is_a_row_for_each(element, rows):
+def test_a_punctuation_of_whole_keys_is_a_row_for_each(element, rows):
     assert marked(element, TWO_KEYS) == [(a, b, None, True) for a, b in rows]
 
 
 @pytest.mark.parametrize(
     "element", [punctuation(a="79", v="1.5"), punctuation(a="[1, 9]", v="1.5"), punctuation(v="{}")]
 )
-def test_a_promise_that_closes_no_key_is_left_out(element):
+def test_a_punctuation_that_closes_no_key_is_left_out(element):
     assert marked(element + "<record><a>1</a></record>", TWO_KEYS) == [(1, None, None, False)]
 
 
@@ -63,13 +63,13 @@ def test_a_range_is_refused_with_its_byte_after_what_came_before():
         reading.close()
 
 
-def test_a_promise_without_a_key_is_refused_with_its_byte():
+def test_a_punctuation_without_a_key_is_refused_with_its_byte():
     with pytest.raises(InvalidJoin, match=r"at byte 3 is a punctuation, and no key is named"):
-        marked(punctuation(sno="1"), Form("record", pa.schema({"sno": pa.int64()})))
+        marked(punctuation(sno="1"), RowFormat("record", pa.schema({"sno": pa.int64()})))
 
 
 def test_a_mistake_in_a_row_keeps_the_marks_of_the_rows_before():
-    form = Form("record", pa.schema([pa.field("sno", pa.int64(), nullable=False), ("at", pa.int64())]),
+    form = RowFormat("record", pa.schema([pa.field("sno", pa.int64(), nullable=False), ("at", pa.int64())]),
                 sequence="at")  # fmt: skip
     reading = MarkedRows(form)
     (table,) = reading.feed(b"<s><record><sno>1</sno></record><record/>")
@@ -79,7 +79,7 @@ def test_a_mistake_in_a_row_keeps_the_marks_of_the_rows_before():
 
 def test_marker_and_sequence_stand_where_the_schema_says():
     schema = pa.schema({"at": pa.int64(), "end": pa.bool_(), "sno": pa.int64()})
-    form = Form("record", schema, key=("sno",), marker="end", sequence="at")
+    form = RowFormat("record", schema, key=("sno",), marker="end", sequence="at")
     found = marked("<record><sno>7</sno></record>" + punctuation(sno="{7, 8}"), form)
     assert found == [(3, False, 7), (32, True, 7), (32, True, 8)]
 
@@ -90,14 +90,14 @@ def test_marker_and_sequence_stand_where_the_schema_says():
         ({"key": ("title",)}, "key column 'title' is none of"),
         ({"key": ("sno",), "marker": "over"}, r"'over', which marks .* not in the schema \(sno int64"),
         ({"key": ("sno",), "marker": "ipaddr"}, "as bool"),
-        ({"sequence": "at"}, "'at', which tells the order"),
+        ({"sequence": "at"}, "'at', which gives the order"),
         ({"schema": pa.schema([pa.field("sno", pa.int64(), nullable=False), ("is_end", pa.bool_())]),
           "key": ("sno",)}, "declared not null"),
     ],
 )  # fmt: skip
 def test_what_fits_no_stream_is_refused(wrong, says):
     with pytest.raises(InvalidJoin, match=says):
-        Form(**({"record": "record", "schema": ACCESS_SCHEMA} | wrong))
+        RowFormat(**({"record": "record", "schema": ACCESS_SCHEMA} | wrong))
 
 
 # ---------------------------------------------------------------- pieces of a file
@@ -136,7 +136,7 @@ def test_any_cut_gives_the_rows_of_the_whole(tmp_path, seed):
 def test_the_sequence_is_the_byte_of_the_element_and_ascends_over_files(tmp_path):
     path = tmp_path / "access.xml"
     write_access(path)
-    form = Form("record", ACCESS_SCHEMA.append(pa.field("at", pa.int64())), ("sno",), sequence="at")
+    form = RowFormat("record", ACCESS_SCHEMA.append(pa.field("at", pa.int64())), ("sno",), sequence="at")
     text = path.read_bytes()
     found = pa.concat_tables(pieces(path, iter(lambda: 500, None), form, number=2))["at"].to_pylist()
     assert found == sorted(set(found))

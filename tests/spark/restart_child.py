@@ -4,7 +4,7 @@ Reads FOLDER/one and FOLDER/many, joins, and writes each micro-batch to a file o
 a batch that runs again replaces what it wrote before. Prints "batch N" when a batch begins and
 "done" when all files are read. If there is a FOLDER/grouped, the join is grouped by key; if there is a
 FOLDER/memory, that is its memory limit; if there are FOLDER/color and FOLDER/shape, they are joined too; if
-there is a FOLDER/two, four streams on one key are joined: one to four. If there is a FOLDER/master, it is
+there is a FOLDER/two, four streams on one key are joined: one to four. If there is a FOLDER/table, it is
 joined with FOLDER/orders; with batch 3 it gets the content of FOLDER/newer.
 """
 
@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     def stream(side: str, schema: str) -> DataFrame:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
 
-    if (folder / "master").exists():
+    if (folder / "table").exists():
         enrich(stream, folder)
         return
     joined = four(stream) if (folder / "two").exists() else two(stream, folder)
@@ -60,10 +60,10 @@ def sink(folder: Path, kind: str) -> Callable[[DataFrame, int], None]:
 def enrich(stream: Callable[[str, str], DataFrame], folder: Path) -> None:
     """Orders with customers, of which a newer version comes in the middle."""
     checkpoint = str(folder / "checkpoint")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(stream("orders", "k long, id long"), name="orders", key="k"),
-        sj.master(
-            str(folder / "master"),
+        sj.table(
+            str(folder / "table"),
             name="customers",
             key="k",
             memory="300 KB",
@@ -79,7 +79,7 @@ def enrich(stream: Callable[[str, str], DataFrame], folder: Path) -> None:
         write(frame, batch_id)
         if batch_id == 3:
             for file in (folder / "newer").iterdir():
-                shutil.copy(file, folder / "master" / file.name)
+                shutil.copy(file, folder / "table" / file.name)
             joined.refresh(checkpoint=checkpoint)
 
     def start(frame: DataFrame) -> Any:

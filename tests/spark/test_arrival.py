@@ -118,9 +118,8 @@ def both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {what: other[what] if what == "held" else one[what] + other[what] for what in one}
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("clustered and descending", marks=pytest.mark.slow), "ordered twice"]
-)
+@pytest.mark.parametrize("kind", ["clustered and descending", "ordered twice"])
+@pytest.mark.systems
 def test_followed_over_tasks_batches_and_a_restart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

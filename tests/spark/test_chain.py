@@ -58,7 +58,7 @@ def metrics(found: Collected, name: str) -> list[dict[str, int]]:
 # ---------------------------------------------------------------- the answer, and what is held
 
 
-@pytest.mark.parametrize("how", ["inner", pytest.param("left", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["inner", pytest.param("left", marks=pytest.mark.systems)])
 def test_equals_the_batch_join_and_both_states_let_go(spark: SparkSession, tmp_path: Path, how: str) -> None:
     found = run(chain(frames(spark, tmp_path), how=how), tmp_path / "checkpoint")
     if how == "left":  # what is not over yet may still match: its padded rows are yet to leave
@@ -81,6 +81,7 @@ def test_equals_the_batch_join_and_both_states_let_go(spark: SparkSession, tmp_p
     assert sorted(folder.name for folder in (tmp_path / "checkpoint" / "state").iterdir()) == ["0", "1"]
 
 
+@pytest.mark.systems
 def test_going_on_from_a_checkpoint_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     first = run(chain(frames(spark, tmp_path, slice(2))), tmp_path / "checkpoint")
     rest = chain(frames(spark, tmp_path))
@@ -92,7 +93,7 @@ def test_going_on_from_a_checkpoint_in_the_middle(spark: SparkSession, tmp_path:
     assert first.violations == second.violations == []
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_the_lower_join_on_its_own_is_another_query(spark: SparkSession, tmp_path: Path) -> None:
     given = frames(spark, tmp_path, slice(2))
     a, b, c = (sj.stream(given[name], name=name, key="k", **MARKED) for name in "abc")
@@ -246,6 +247,7 @@ def ranged_chain(spark: SparkSession, folder: Path) -> sj.Joined:
     )
 
 
+@pytest.mark.systems
 def test_a_range_acts_when_every_bucket_below_has_finished_it(spark: SparkSession, tmp_path: Path) -> None:
     found = run(ranged_chain(spark, tmp_path), tmp_path / "checkpoint")
     assert found.violations == []
@@ -257,7 +259,7 @@ def test_a_range_acts_when_every_bucket_below_has_finished_it(spark: SparkSessio
     assert upper[1]["closed_keys"] > 0  # some buckets have told of the range, not all
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> None:
     joined = ranged_chain(spark, tmp_path)
     ab, c = joined.plan.streams
@@ -267,7 +269,8 @@ def test_planted_one_bucket_is_enough(spark: SparkSession, tmp_path: Path) -> No
     assert [row._reason for row in found.violations] == ["after_punctuation"]
 
 
-@pytest.mark.parametrize("key", ["k", pytest.param("x", marks=pytest.mark.slow)])
+@pytest.mark.systems
+@pytest.mark.parametrize("key", ["k", "x"])
 def test_the_end_is_passed_on_whatever_the_key(spark: SparkSession, tmp_path: Path, key: str) -> None:
     schema = pa.schema({"k": pa.int64(), "x": pa.int64(), "over": pa.bool_()})
 
@@ -313,11 +316,11 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(sj.InvalidJoin, match="several streams have the name a"):
         sj.join(ab, sj.stream(frame, name="a", key="k"), name="upper")
     odd = sj.join(
-        sj.stream(frame.withColumnRenamed("v", "_passed"), name="a", key="k"),
+        sj.stream(frame.withColumnRenamed("v", "_propagated"), name="a", key="k"),
         sj.stream(frame, name="b", key="k"),
         name="lower",
     )
-    with pytest.raises(sj.InvalidJoin, match="result column _passed, which a join that follows needs"):
+    with pytest.raises(sj.InvalidJoin, match="result column _propagated, which propagation"):
         sj.stream(odd, name="ab", key="k")
     streaming = stream_of(spark, tmp_path / "c", [pa.table({"k": [1]})])
     with pytest.raises(sj.InvalidJoin, match="streaming and batch inputs cannot be mixed"):

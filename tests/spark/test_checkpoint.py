@@ -166,6 +166,7 @@ def uncommit(checkpoint: Path, number: int) -> None:
     (checkpoint / "commits" / f".{number}.crc").unlink()
 
 
+@pytest.mark.systems
 def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -191,7 +192,7 @@ def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     assert not list(tmp_path.rglob("*.partial"))
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_state_whose_versions_have_ids_goes_on_too(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's second format of checkpoints names each version of the state in its commit."""
     tables = {name: found[:3] for name, found in make_tables(2).items()}
@@ -231,7 +232,7 @@ def two_joins(spark: SparkSession, folder: Path, first: int, second: int) -> Dat
     return pair("first", first).union(pair("second", second)).dropDuplicates(["who", "k"])
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_of_several_joins_one_can_be_cut_and_the_others_stay(spark: SparkSession, tmp_path: Path) -> None:
     ones = [pa.table({"k": range(i * 10, i * 10 + 10), "a": ["x"] * 10}) for i in range(2)]
     manys = [
@@ -293,7 +294,7 @@ def same_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_state_says_what_is_held_and_why(stopped: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     told = command("state", stopped).output
-    assert f"{stopped}: state after batch 0; batch 1 was begun and will run again" in told
+    assert f"{stopped}: state after batch 0; batch 1 was planned and will run again" in told
     assert "three (operator 0): a ⋈ b ⋈ c, inner join, 3 buckets" in told
     assert "a: 20 tuples" in told
     assert "18 tuples wait until b closes their key or its event time passes 1970-01-01 01:00:00" in told
@@ -339,7 +340,7 @@ def test_what_is_no_checkpoint_of_a_join_is_refused(spark: SparkSession, tmp_pat
     writer = counts.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
     writer.option("checkpointLocation", str(tmp_path / "counts")).start().awaitTermination()
     for words in (["state", tmp_path / "counts"], ["rebucket", tmp_path / "counts", "--buckets", 2]):
-        assert "holds no state of streamjoin; give" in str(command(*words).exception)
+        assert "has no state of streamjoin; give" in str(command(*words).exception)
     (tmp_path / "counts" / "commits" / "0").unlink()
     assert "no finished batch yet" in str(command("state", tmp_path / "counts").exception)
 

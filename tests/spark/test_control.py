@@ -147,6 +147,7 @@ def last_metrics(found: Collected) -> dict[str, int]:
     return [metrics["streamjoin_join"].asDict() for metrics in found.progress if metrics][-1]
 
 
+@pytest.mark.systems
 def test_what_waits_survives_a_restart_and_acts_when_time_is_past(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A stream enriched with master data on Spark: equal to the batch join, over restarts and versions."""
+"""A stream enriched with a table on Spark: equal to the batch join, over restarts and versions."""
 
 import shutil
 import time
@@ -38,10 +38,10 @@ def customers(seed: int, name: str = "name") -> pa.Table:
     return pa.table({"k": key, name: [f"{seed}-{i}" + "x" * 60 for i in range(1500)]})
 
 
-def batch_join(tables: list[pa.Table], master: pa.Table, *, left: bool) -> Bag:
+def batch_join(tables: list[pa.Table], static: pa.Table, *, left: bool) -> Bag:
     """All pairs, by nested dictionaries."""
     named: dict[int, list[str]] = {}
-    for key, name in zip(*(column.to_pylist() for column in master.columns), strict=True):
+    for key, name in zip(*(column.to_pylist() for column in static.columns), strict=True):
         named.setdefault(key, []).append(name)
     found: Bag = Counter()
     for table in tables:
@@ -61,7 +61,7 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
         writer = frame.writeStream.foreachBatch(lambda rows, _: found.update(map(tuple, rows.collect())))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
-        observed = [progress.observedMetrics.get("streamjoin_join") for progress in query.recentProgress]
+        observed = [progress.observedMetrics.get("streamjoin_enrich") for progress in query.recentProgress]
         metrics.extend(one.asDict() for one in observed if one is not None)
         return query
 
@@ -71,31 +71,32 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
 
 @pytest.mark.parametrize(
     ("how", "cycle", "operator"),
-    [("inner", 1, None), pytest.param("left", 3, "ssbj", marks=pytest.mark.slow)],
+    [("inner", 1, None), pytest.param("left", 3, "ssbj", marks=pytest.mark.systems)],
 )
 def test_it_equals_the_batch_join(spark: SparkSession, tmp_path: Path, how, cycle, operator):
     tables = [orders(500 * i, 500, i) for i in range(3)]
-    master = customers(1)
+    static = customers(1)
     (tmp_path / "m").mkdir()
-    pq.write_table(master, tmp_path / "m" / "0.parquet")
-    joined = sj.join(
+    pq.write_table(static, tmp_path / "m" / "0.parquet")
+    joined = sj.enrich(
         sj.stream(stream_of(spark, tmp_path / "s", tables), name="orders", key="k"),
-        sj.master(str(tmp_path / "m"), name="m", key="k", memory="200 KB", cycle_batches=cycle, how=how),
+        sj.table(str(tmp_path / "m"), name="m", key="k", memory="200 KB", cycle_batches=cycle, how=how),
         operator=operator,
         buckets=3,
     )
     found, metrics = run(joined, tmp_path / "checkpoint")
-    assert found == batch_join(tables, master, left=how == "left")
+    assert found == batch_join(tables, static, left=how == "left")
     assert sum(one["orders_rows"] + one["orders_null_keys"] for one in metrics) == 1500
     assert sum(one["results"] for one in metrics) == sum(found.values())
     assert metrics[-1]["waiting"] == 0
     assert (max(one["waiting"] for one in metrics) > 0) == (cycle > 1)
     assert operator is not None or sum(one["hits"] for one in metrics) > 0  # the paper needs three cycles
     for one in metrics:
-        held = one["piece_bytes"] + one["cache_bytes"] + one["waiting_bytes"] + one["switching_bytes"]
+        held = one["segment_bytes"] + one["cache_bytes"] + one["waiting_bytes"] + one["switching_bytes"]
         assert 0 < held <= one["memory_bytes"] <= 200 << 10
 
 
+@pytest.mark.systems
 def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, tmp_path: Path):
     """Two batches with the first version, one with the second; the first is removed when nothing uses it."""
     tables = [orders(200 * i, 200, i) for i in range(3)]
@@ -104,9 +105,9 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     pq.write_table(versions[0], tmp_path / "m.parquet")
 
     def joined() -> sj.Enriched:
-        return sj.join(
+        return sj.enrich(
             sj.stream(stream, name="orders", key="k"),
-            sj.master(
+            sj.table(
                 str(tmp_path / "m.parquet"),
                 name="m",
                 key="k",
@@ -137,24 +138,24 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
         True,
     )
     assert f"version {second_id}: no row waits for it" in state.text()
-    with pytest.raises(sj.InvalidJoin, match="has master data, staged for its number of buckets"):
+    with pytest.raises(sj.InvalidJoin, match="has a table, staged for its number of buckets"):
         Rebucketing.of(checkpoint, 5, tmp_path / "other", None).run(spark, print)
-    staged = {path.name for path in (tmp_path / "checkpoint.masters/join/m").iterdir() if path.is_dir()}
+    staged = {path.name for path in (tmp_path / "checkpoint.tables/enrich/m").iterdir() if path.is_dir()}
     assert first_id not in staged
     assert second_id in staged
-    shutil.rmtree(tmp_path / "checkpoint.masters")
+    shutil.rmtree(tmp_path / "checkpoint.tables")
     with pytest.raises(sj.StateFormatError, match=r"has run, and .* is not there; restore the folder"):
         run(joined(), checkpoint)
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: SparkSession, tmp_path: Path):
     checkpoint = str(tmp_path / "checkpoint")
 
     def start() -> Any:
-        joined = sj.join(
+        joined = sj.enrich(
             sj.stream(stream_of(spark, tmp_path / "s", [orders(0, 200, 1)]), name="orders", key="k"),
-            sj.master(customers(1), name="m", key="k", memory="200 KB", cycle_batches=4),
+            sj.table(customers(1), name="m", key="k", memory="200 KB", cycle_batches=4),
             operator="meshjoin",
             buckets=2,
         )
@@ -165,16 +166,16 @@ def test_a_version_that_is_deleted_while_rows_wait_for_it_is_missed(spark: Spark
     while not query.recentProgress and query.isActive:
         time.sleep(0.1)
     query.stop()
-    [version] = (tmp_path / "checkpoint.masters/join/m").glob("0001-*")
+    [version] = (tmp_path / "checkpoint.tables/enrich/m").glob("0001-*")
     shutil.rmtree(version)
     query = start()
     with pytest.raises(StreamingQueryException, match=r"(?s)version 0001.* is not there; restore the folder"):
         query.awaitTermination()
 
 
-@pytest.mark.slow
-def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_path: Path):
-    """9 came at second 0 and waits 10 seconds; its master row is there before second 8 has passed."""
+@pytest.mark.systems
+def test_rows_wait_for_a_table_row_that_comes_late(spark: SparkSession, tmp_path: Path):
+    """9 came at second 0 and waits 10 seconds; its table row is there before second 8 has passed."""
     second = pa.scalar(1_700_000_000_000_000)
 
     def at(*rows: tuple[int, int]) -> pa.Table:
@@ -185,9 +186,9 @@ def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_pat
     pq.write_table(pa.table({"k": [1], "name": ["one"]}), tmp_path / "m.parquet")
 
     def joined() -> sj.Enriched:
-        return sj.join(
+        return sj.enrich(
             sj.stream(stream, name="orders", key="k", time="t", lateness="1 second"),
-            sj.master(
+            sj.table(
                 str(tmp_path / "m.parquet"), name="m", key="k", memory="1 MB", wait="10 seconds", how="left"
             ),
             buckets=2,
@@ -195,7 +196,7 @@ def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_pat
 
     first, metrics = run(joined(), tmp_path / "checkpoint")
     assert {(row[0], row[2]) for row in first} == {(1, "one")}
-    assert metrics[-1]["room"] == 2
+    assert metrics[-1]["waiting_room"] == 2
     pq.write_table(pa.table({"k": [1, 9], "name": ["one", "nine"]}), tmp_path / "m.parquet")
     write_batches(tmp_path / "s", [at((9, 0), (8, 0), (1, 2)), at((1, 5))])
     second_run, _ = run(joined(), tmp_path / "checkpoint")
@@ -203,26 +204,26 @@ def test_rows_wait_for_a_master_row_that_comes_late(spark: SparkSession, tmp_pat
     write_batches(tmp_path / "s", [at((9, 0), (8, 0), (1, 2)), at((1, 5)), at((1, 30))])
     third, metrics = run(joined(), tmp_path / "checkpoint")
     assert {(row[0], row[2]) for row in third} == {(8, None), (1, "one")}
-    assert metrics[-1]["room"] == 0
+    assert metrics[-1]["waiting_room"] == 0
 
 
-@pytest.mark.slow
-def test_several_masters_and_any_dataframe(spark: SparkSession, tmp_path: Path):
-    """Master data of a DataFrame with nested columns, then of another table on another key."""
+@pytest.mark.systems
+def test_several_tables_and_any_dataframe(spark: SparkSession, tmp_path: Path):
+    """A table of a DataFrame with nested columns, then of another table on another key."""
     tables = [orders(100 * i, 100, i) for i in range(3)]
     stream = stream_of(spark, tmp_path / "s", tables)
     people = spark.sql("select id as k, named_struct('n', id * 2, 'l', array(id)) as who from range(0, 500)")
     pairs = spark.sql("select cast(id as int) as n, concat('p', id) as label from range(0, 1000, 4)")
-    first = sj.join(
+    first = sj.enrich(
         sj.stream(stream, name="orders", key="k"),
-        sj.master(people, name="people", key="k", memory="1 MB"),
+        sj.table(people, name="people", key="k", memory="1 MB"),
         name="first",
     )
     checkpoint = str(tmp_path / "checkpoint")
     enriched = first.dataframe(checkpoint=checkpoint).selectExpr("who.n as n", "id")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(enriched, name="named", key="n"),
-        sj.master(pairs, name="pairs", key="n", memory="1 MB"),
+        sj.table(pairs, name="pairs", key="n", memory="1 MB"),
     )
     found, _ = run(joined, tmp_path / "checkpoint")
     keys = [(k, i) for t in tables for k, i in zip(*(c.to_pylist() for c in t.columns), strict=True)]
@@ -232,11 +233,11 @@ def test_several_masters_and_any_dataframe(spark: SparkSession, tmp_path: Path):
 
 
 def test_a_batch_dataframe_as_stream_gives_the_batch_answer(spark: SparkSession, tmp_path: Path):
-    table, master = orders(0, 500, 3), customers(2)
+    table, static = orders(0, 500, 3), customers(2)
     pq.write_table(table, tmp_path / "s.parquet")
-    joined = sj.join(
+    joined = sj.enrich(
         sj.stream(spark.read.parquet(str(tmp_path / "s.parquet")), name="orders", key="k"),
-        sj.master(master, name="m", key="k", memory="1 MB", cycle_batches=5),
+        sj.table(static, name="m", key="k", memory="1 MB", cycle_batches=5),
     )
     frame = joined.dataframe(checkpoint=str(tmp_path / "checkpoint"))
-    assert Counter(map(tuple, frame.collect())) == batch_join([table], master, left=False)
+    assert Counter(map(tuple, frame.collect())) == batch_join([table], static, left=False)

@@ -1,4 +1,4 @@
-"""Master data on Spark that is declared again, is too large, or is none; and a waiting room that must end."""
+"""A table on Spark that is declared again, is too large, or is none; and a waiting room that must end."""
 
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.spark
 def enriched(frame: DataFrame, keys: list[int], **declared: Any) -> sj.Enriched:
     table = pa.table({"k": keys, "name": ["x" * 100] * len(keys)})
     declared = {"memory": "1 MB", **declared}
-    return sj.join(
+    return sj.enrich(
         sj.stream(frame, name="orders", key="k", time="t"),
-        sj.master(table, name="m", key="k", **declared),
+        sj.table(table, name="m", key="k", **declared),
         buckets=2,
     )
 
@@ -27,7 +27,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.sql("select id as k, timestamp_seconds(id) as t from range(4)")
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_the_newest_version_is_the_one_that_is_declared(frame: DataFrame, tmp_path: Path):
     """Back to may after june is a version of its own, as buckets use the newest there is."""
     checkpoint = str(tmp_path / "checkpoint")
@@ -43,18 +43,18 @@ def test_the_newest_version_is_the_one_that_is_declared(frame: DataFrame, tmp_pa
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_version_that_needs_more_memory_is_refused_and_gone(frame: DataFrame, tmp_path: Path):
-    """10,000 rows of one key are one piece: 2.3 MB in two buckets, each with as much for what waits."""
+    """10,000 rows of one key are one segment: 2.3 MB in two buckets, each with as much for what waits."""
     checkpoint = str(tmp_path / "checkpoint")
     small, large = (enriched(frame, keys, version=str(len(keys))) for keys in ([1], [1] * 10_000))
     small.refresh(checkpoint=checkpoint)
     with pytest.raises(sj.InvalidJoin, match=r"memory=1,048,576 bytes is too small: it needs 4,\d{3},\d{3}"):
         large.refresh(checkpoint=checkpoint)
-    assert [path.name for path in (tmp_path / "checkpoint.masters/join/m").glob("0*")] == ["0001-1"]
+    assert [path.name for path in (tmp_path / "checkpoint.tables/enrich/m").glob("0*")] == ["0001-1"]
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_of_a_batch_nobody_waits_for_ever(frame: DataFrame, tmp_path: Path):
     joined = enriched(frame, [1, 2], wait="1 hour", how="left")
     rows = joined.dataframe(checkpoint=str(tmp_path / "checkpoint")).collect()
@@ -69,8 +69,8 @@ def test_of_a_batch_nobody_waits_for_ever(frame: DataFrame, tmp_path: Path):
 def test_a_streaming_dataframe_is_no_master_data(spark: SparkSession, frame: DataFrame):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(sj.InvalidJoin, match=r"is a streaming DataFrame; declare it with sj.stream"):
-        sj.master(stream, name="m", key="value", memory="1 MB")
+        sj.table(stream, name="m", key="value", memory="1 MB")
     with pytest.raises(sj.InvalidJoin, match="'m' is a Spark DataFrame, which this process cannot read; use"):
-        sj.join(
-            sj.stream(frame, name="s", key="k"), sj.master(frame, name="m", key="k", memory=1 << 20)
+        sj.enrich(
+            sj.stream(frame, name="s", key="k"), sj.table(frame, name="m", key="k", memory=1 << 20)
         ).local()

@@ -22,6 +22,7 @@ def at(step: int, numbers: np.ndarray, column: str) -> pa.Table:
     return pa.table({"k": numbers, column: numbers, "t": pa.array(times, pa.timestamp("us", "UTC"))})
 
 
+@pytest.mark.systems
 def test_a_ttl_and_a_forecast(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of `a` wait for a partner that comes 2 s later, or, every fourth one, 8 s later: too late."""
     numbers = [np.arange(step * KEYS, (step + 1) * KEYS) for step in range(-8, STEPS)]
@@ -51,6 +52,6 @@ def test_a_ttl_and_a_forecast(spark: SparkSession, tmp_path: Path) -> None:
     for predicted, measured in (("predicted_rows", "state_rows"), ("predicted_bytes", "state_bytes")):
         ours, theirs = (sum(each[name] for each in settled) for name in (predicted, measured))
         assert ours == pytest.approx(theirs, rel=0.2)
-    seen = metrics[-1]["seen"]
-    assert seen["a_held"] + seen["b_held"] == metrics[-1]["state_rows"]
+    monitor = metrics[-1]["monitor"]
+    assert monitor["a_state_rows"] + monitor["b_state_rows"] == metrics[-1]["state_rows"]
     assert not any("the model expects" in said for said in joined.advice(metrics[-1]))

@@ -67,6 +67,7 @@ def metrics(found: Collected, name: str) -> list[dict[str, int]]:
     return [each[f"streamjoin_{name}"].asDict() for each in found.progress if each]
 
 
+@pytest.mark.systems
 def test_a_chain_with_windows_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     first = run(chain(frames(spark, tmp_path, slice(2))), tmp_path / "checkpoint")
     second = run(chain(frames(spark, tmp_path)), tmp_path / "checkpoint")

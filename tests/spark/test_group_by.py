@@ -151,6 +151,7 @@ def finished(spark: SparkSession, folder: Path) -> DataFrame:
     return by_spark(items.join(bids.where("is_end").select("k"), "k", "left_semi"), bids)
 
 
+@pytest.mark.systems
 def test_a_stream_in_several_buckets_gives_sparks_own_answer(spark: SparkSession, tmp_path: Path) -> None:
     grouped = streaming(spark, tmp_path, 2).group_by("title", "k").agg(**ASKED)
     found = run(grouped, tmp_path / "checkpoint")
@@ -185,6 +186,7 @@ def test_a_row_leaves_in_the_batch_of_its_punctuation(spark: SparkSession, tmp_p
     )
 
 
+@pytest.mark.systems
 def test_violations_show_their_group_columns_only(spark: SparkSession, tmp_path: Path) -> None:
     items, bids = batches(4)
     items.append(pa.table({"k": [(BATCHES - 1) * ITEMS], "title": ["again"]}))
@@ -198,6 +200,7 @@ def test_violations_show_their_group_columns_only(spark: SparkSession, tmp_path:
     )
 
 
+@pytest.mark.systems
 def test_a_restart_goes_on_with_the_groups_it_had(spark: SparkSession, tmp_path: Path) -> None:
     items, bids = batches(5)
     found = Counter()

@@ -59,7 +59,7 @@ def declared(frame: Any, number: int, one: Generated, *, windowed: bool) -> Any:
 @pytest.mark.parametrize(
     ("seed", "how"),
     [
-        pytest.param(seed, how, marks=[pytest.mark.slow] if how in ("right", "left_semi") else [])
+        pytest.param(seed, how, marks=[] if how in ("left", "full") else pytest.mark.systems)
         for seed, how in enumerate(HOW)
     ],
 )
@@ -110,6 +110,7 @@ def with_end(table: pa.Table, rng: random.Random) -> list[pa.Table]:
     return [*cut(rows, rng), pa.Table.from_pylist([{"end": True}], schema=rows.schema)]
 
 
+@pytest.mark.systems
 def test_nexmark_q101_and_q104(spark: SparkSession, tmp_path: Path) -> None:
     assert NEXMARK.exists()
     rng = random.Random(101)

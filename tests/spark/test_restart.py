@@ -183,8 +183,8 @@ def grouped(rows: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
     return Counter((*group, len(bs), sum(bs), max(bs)) for group, bs in groups.items())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.systems
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_five_kills_lose_and_double_no_group(tmp_path: Path, seed: int) -> None:
     expected = grouped(make_input(tmp_path, seed))
     (tmp_path / "grouped").touch()
@@ -192,18 +192,19 @@ def test_five_kills_lose_and_double_no_group(tmp_path: Path, seed: int) -> None:
     assert content(tmp_path, "rows") == expected, f"seed {seed}: {log}"
 
 
+@pytest.mark.systems
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     check(tmp_path, kills=3, seed=2026)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 7])
+@pytest.mark.systems
+@pytest.mark.parametrize("seed", [6, pytest.param(7, marks=pytest.mark.slow)])
 def test_five_kills_lose_and_double_nothing_that_left_memory(tmp_path: Path, seed: int) -> None:
     check(tmp_path, kills=5, seed=seed, memory="3 MB")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [9, 10])
+@pytest.mark.systems
+@pytest.mark.parametrize("seed", [9, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_lose_and_double_nothing_of_four_streams_on_two_keys(tmp_path: Path, seed: int) -> None:
     expected = make_input(tmp_path, seed)
     for i, name in enumerate(("color", "shape")):
@@ -225,7 +226,7 @@ exec "$@"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.systems
 def test_a_full_disk_fails_the_query_and_a_restart_goes_on(tmp_path: Path) -> None:
     probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "small", str(tmp_path)]
     if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:

@@ -1,4 +1,4 @@
-"""A stream enriched with master data, killed at random moments while a new version comes: each row is
+"""A stream enriched with a table, killed at random moments while a new version comes: each row is
 answered once, as by the batch join with the version that it tells.
 """
 
@@ -15,13 +15,15 @@ from tests.spark.test_restart import content, kill_until_done
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.systems
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_kills_lose_and_double_no_answer(tmp_path: Path, seed: int) -> None:
     tables = [orders(200 * i, 200, seed + i) for i in range(8)]
     versions = [customers(seed), customers(seed + 100)]
     write_batches(tmp_path / "orders", tables)
-    write_batches(tmp_path / "master", versions[:1])
+    write_batches(tmp_path / "table", versions[:1])
     write_batches(tmp_path / "newer", versions[1:])
     log = kill_until_done(tmp_path, 4, seed, after=3)
     print(log)

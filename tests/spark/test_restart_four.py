@@ -54,8 +54,8 @@ def batch_join(spark: SparkSession, folder: Path) -> Counter[tuple[object, ...]]
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.systems
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_four_kills_of_a_join_of_four_lose_and_double_nothing(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

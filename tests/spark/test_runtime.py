@@ -151,6 +151,7 @@ def test_bucket_labels_fall_where_spark_puts_them(spark: SparkSession) -> None:
         assert GUARD not in labels
 
 
+@pytest.mark.systems
 def test_a_restart_with_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     joined = news_and_access(spark, tmp_path)
     run(joined, tmp_path / "checkpoint")

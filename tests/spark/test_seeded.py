@@ -91,10 +91,10 @@ def files(rng: random.Random, one: Generated, number: int) -> list[pa.Table]:
 @pytest.mark.parametrize(
     ("seed", "count", "memory"),
     [
-        pytest.param(1, 2, None, marks=pytest.mark.slow),
+        pytest.param(1, 2, None, marks=pytest.mark.systems),
         (2, 3, None),
-        (3, 2, None),
-        (4, 3, "1 KB"),
+        pytest.param(3, 2, None, marks=pytest.mark.systems),
+        pytest.param(4, 3, "1 KB", marks=pytest.mark.systems),
         (5, 2, WAITING),
     ],
 )
@@ -158,6 +158,7 @@ def where(table: pa.Table, column: str, values: set[str]) -> pa.Table:
     return table.filter(pa.array([value in values for value in table[column].to_pylist()]))
 
 
+@pytest.mark.systems
 def test_nexmark_q3_and_q20(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(20)
     auction, person, bid = (nexmark(name) for name in ("auction", "person", "bid"))

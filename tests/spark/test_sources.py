@@ -190,7 +190,7 @@ def test_a_file_that_became_shorter_or_went_away_is_refused(access_xml):
     reader = xml_reader(access_xml.parent)
     for spoil in (lambda: access_xml.write_bytes(b"<s>"), access_xml.unlink):
         spoil()
-        with pytest.raises(BadInput, match=r"access.xml is gone or shorter than the .* Put it back"):
+        with pytest.raises(BadInput, match=r"access.xml is missing or shorter than the .* Restore it"):
             reader.latestOffset(offset, reader.getDefaultReadLimit())
 
 
@@ -231,7 +231,7 @@ def test_news_have_their_own_columns_and_a_batch_has_an_end():
         ({"path": "/nothing/here.xml"}, "finds nothing at /nothing/here.xml. Give a file or a folder"),
         ({"key": "title"}, "key column 'title'"),
         ({"marker": "over"}, "The column 'over', which marks the punctuations, is not in the schema"),
-        ({"sequence": "at"}, "The column 'at', which tells the order, is not in the schema"),
+        ({"sequence": "at"}, "The column 'at', which gives the order, is not in the schema"),
         ({"max_bytes_per_batch": "16 MB"}, "got max_bytes_per_batch='16 MB'. .* 1 or more"),
         ({"max_bytes_per_batch": 0}, "got max_bytes_per_batch='0'. .* 1 or more"),
         ({"batch_rows": 5}, "has no option 'batch_rows'"),
@@ -305,6 +305,7 @@ def test_both_news_streams_on_spark_stay_in_step(spark: SparkSession, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.systems
 def test_news_on_spark_go_on_from_a_checkpoint(spark: SparkSession, tmp_path):
     register(spark)
     read = spark.readStream.format("streamjoin_news").options(stream="access", seed=3, items_per_batch=20)

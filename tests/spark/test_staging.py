@@ -1,4 +1,4 @@
-"""Staging on Spark: the pieces are the rows with a key, with the hashes that streams have."""
+"""Staging on Spark: the segments are the rows with a key, with the hashes that streams have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pyspark.sql import types as T
 
 import streamjoin as sj
 from streamjoin.columnar.batch import Layout
-from streamjoin.enrich.segments import Form, StagedVersion, VersionStore
+from streamjoin.enrich import progress_bar
+from streamjoin.enrich.segments import StagedForm, StagedVersion, VersionStore
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.join.wire import bucket_bounds
 from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
@@ -25,14 +26,16 @@ pytestmark = pytest.mark.spark
 
 KEY = T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.DoubleType())])
 ARROW_KEY = pa.struct({"a": pa.int64(), "b": pa.float64()})
-FORM = Form(("id", "pair"), ("text",), Layout((pa.int64(), ARROW_KEY), payload_types=(pa.string(),)), HASH, 3)
+FORM = StagedForm(
+    ("id", "pair"), ("text",), Layout((pa.int64(), ARROW_KEY), payload_types=(pa.string(),)), HASH, 3
+)
 
 
 def staged(version: StagedVersion) -> list[dict[str, Any]]:
     bounds, found = bucket_bounds(version.form.buckets), []
     for number in range(version.form.buckets):
-        master = version.bucket(number)
-        rows = [row for piece in range(len(master.pieces)) for row in master.read(piece).data.to_pylist()]
+        table = version.bucket(number)
+        rows = [row for segment in range(len(table.segments)) for row in table.read(segment).data.to_pylist()]
         hashes = np.array([row["h"] for row in rows], np.int64)
         assert np.all(hashes[1:] >= hashes[:-1])
         assert np.all(np.searchsorted(bounds, hashes, side="right") == number)
@@ -46,7 +49,7 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     """3,000 rows, every tenth without a key, keys narrower than the join's; five slices for three buckets."""
     monkeypatch.setattr("streamjoin.spark.staging._slices", lambda rows: 5)
     monkeypatch.setattr("streamjoin.spark.staging.is_shown", lambda: True)  # with a bar
-    monkeypatch.setattr("streamjoin.enrich.progress_bar.is_shown", lambda: True)
+    monkeypatch.setattr(progress_bar, "is_shown", lambda: True)
     frame = spark.range(3000).select(
         F.when(F.col("id") % 10 > 0, F.col("id") % 700).cast("int").alias("id"),
         F.struct((F.col("id") % 2).cast("int").alias("x"), F.lit(0.5).alias("y")).alias("pair"),
@@ -61,9 +64,9 @@ def test_a_frame_is_staged_by_the_hash_of_streams(
     assert sorted((r["h"], r["k0"], r["k1"]["a"], r["p0"]) for r in rows) == sorted(
         map(tuple, hashed.collect())
     )
-    assert (version.rows, version.null_keys, len(version.pieces) > 10) == (2700, 300, True)
+    assert (version.rows, version.null_keys, len(version.segments) > 10) == (2700, 300, True)
     assert store.find("v", FORM) == version
-    assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
+    assert all(path.suffix in (".segment", ".json") for path in version.folder.iterdir())
     with pytest.raises(sj.InvalidJoin, match=r"'m' has no column 'id', 'text'; it has 'pair'"):
         stage_frame(frame.select("pair"), FORM, store, "w", SparkStaging([T.LongType(), KEY]))
     failing = frame.withColumn("text", F.raise_error(F.lit("no such text")))
@@ -94,8 +97,10 @@ def test_arrow_files_are_staged_by_way_of_parquet_and_parquet_itself(
     folder.mkdir(parents=True)
     pq.write_table(table.drop(["pair"]), folder / "m.parquet")
     (folder / "notes.txt").write_text("not Parquet")
-    form = Form(("pair", "id"), ("text",), Layout((pa.int64(),) * 2, payload_types=(pa.string(),)), HASH, 1)
+    form = StagedForm(
+        ("pair", "id"), ("text",), Layout((pa.int64(),) * 2, payload_types=(pa.string(),)), HASH, 1
+    )
     source = table_source(tmp_path / "some files")
     version = stage_table(spark, source, form, store, "w", SparkStaging([T.LongType(), T.LongType()]))
     assert sorted((r["k0"], r["k1"], r["p0"]) for r in staged(version)) == [(1, 1, "a"), (1, 3, "c")]
-    assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
+    assert all(path.suffix in (".segment", ".json") for path in version.folder.iterdir())

@@ -1,6 +1,6 @@
-"""What a user types to enrich a stream: `master`, and the join that it gives together with a stream.
+"""The verb `enrich` and the declaration `table`: a stream joined with tables (a semi-stream join).
 
-Nothing happens until the join is started, by `local()` in this process or on Spark; then the master data is
+Nothing happens until the join is started, by `local()` in this process or on Spark; then each table is
 staged, once for each version.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from streamjoin.declare.stream import Duration, column_names, duration_us
-from streamjoin.declare.table import How, Master
+from streamjoin.declare.stream import Duration, Stream, column_names, duration_us
+from streamjoin.declare.table import How, Table
 from streamjoin.enrich.segments import StagedVersion
 from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, LimitExceeded
@@ -22,7 +22,7 @@ from streamjoin.join.strategies.spill import size_bytes
 from streamjoin.local.enrich import EnrichRun, content_of, expected, is_frame
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.explain import explained
-from streamjoin.plan.enrich.planner import EnrichPlan
+from streamjoin.plan.enrich.planner import EnrichOptions, EnrichPlan, plan_enrich
 
 if TYPE_CHECKING:
     from streamjoin.spark import DataFrame, StreamingQuery
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Sink: TypeAlias = "Callable[[DataFrame, int], None]"
 
 
-def master(
+def table(
     source: Any,
     *,
     name: str,
@@ -41,24 +41,27 @@ def master(
     version: str | None = None,
     wait: Duration | None = None,
     how: How = "inner",
-) -> Master:
-    """Declare master data: a table with which a stream is joined, however large it is.
+) -> Table:
+    """Declare a table that enriches a stream, however large it is.
 
     `source` is the path of a Parquet or Arrow file or folder, a `pyarrow.Table`, a Spark DataFrame (not a
-    streaming one), `sj.postgresql(…)` or `sj.sqlite(…)`. `memory` is what the join may take for it, over
-    all buckets. Each stream row is answered within `cycle_batches` micro-batches. `version` labels the
-    table's present content; where it is left out the source tells whether it is new. With `wait`, a row
-    without a match waits so long, in event time, for a master row that comes late. "_version" among the
-    `columns` adds the column `<name>_version` to the result.
+    streaming one), `sj.postgresql(…)`, `sj.sqlite(…)`, or any object with the methods of `sj.TableSource`.
+    `memory` is what the join may take for it, over all buckets. Each stream row is answered within
+    `cycle_batches` micro-batches. `version` labels the table's present content; where it is left out the
+    source tells whether it is new. With `wait`, a row without a match waits so long, in event time, for a
+    table row that comes late. `how="left"` keeps stream rows without a match. "_version" among the `columns`
+    adds the column `<name>_version` to the result.
 
     >>> import pyarrow as pa
-    >>> table = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
-    >>> master(table, name="customers", key="id", memory="64 MB").payload
+    >>> import streamjoin as sj
+    >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> customers = sj.table(rows, name="customers", key="id", memory="64 MB")
+    >>> customers.payload
     ('city',)
     """
-    said = f"master {name!r}"
-    schema, held = _schema_and_source(source, name)
-    return Master(
+    said = f"table {name!r}"
+    schema, checked = _schema_and_source(source, name)
+    return Table(
         name,
         schema,
         column_names(key, f"{said}: key"),
@@ -68,12 +71,39 @@ def master(
         version,
         None if wait is None else duration_us(wait, what=f"{said}: wait"),
         how,
-        held,
+        checked,
     )
 
 
+def enrich(
+    stream: Stream,
+    *tables: Table,
+    name: str = "enrich",
+    operator: Literal["ssbj", "meshjoin"] | None = None,
+    buckets: int | None = None,
+) -> Enriched:
+    """Give each row of a stream the columns of its row in one or more tables, matched by key position.
+
+    Several tables are joined one after another, each on the stream's key. `name` is that of the metrics and
+    the state. `operator` runs it as a paper does, for comparison: "ssbj" or "meshjoin". `buckets` is how many
+    parts of the key space work in parallel on Spark. How a table is read, cached and versioned is said where
+    it is declared, in `sj.table`.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> orders = sj.stream(
+    ...     pa.schema({"customer": pa.int64(), "item": pa.string()}), name="orders", key="customer"
+    ... )
+    >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> run = sj.enrich(orders, sj.table(rows, name="customers", key="id", memory="64 MB")).local()
+    >>> run.push("orders", pa.table({"customer": [2, 3], "item": ["rice", "soap"]})).to_pylist()
+    [{'customer': 2, 'item': 'rice', 'city': 'Oslo'}]
+    """
+    return Enriched(plan_enrich(stream, tables, EnrichOptions(name, operator, buckets)))
+
+
 def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
-    said = f"master {name!r}"
+    said = f"table {name!r}"
     if is_frame(source):
         from streamjoin.spark.frame import arrow_schema
         from streamjoin.spark.session import refuse_connect
@@ -105,7 +135,20 @@ def _staged(plan: EnrichPlan, checkpoint: str | None) -> StagedVersion | None:
 
 @dataclass(frozen=True)
 class Enriched:
-    """A stream joined with master data, planned and checked; start it where the data is."""
+    """A stream with its tables, planned and checked; start it where the data is.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> orders = sj.stream(pa.schema({"id": pa.int64()}), name="orders", key="id")
+    >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> enriched = sj.enrich(orders, sj.table(rows, name="customers", key="id", memory="64 MB"))
+    >>> print(enriched.explain())
+    enrich: orders ⋈ customers, a stream and a table
+      inner join on orders.id = customers.id (int64)
+      result: id, city
+      customers: the Arrow table, 2 rows, about 72 bytes (guessed from its columns)
+    ...
+    """
 
     plan: EnrichPlan
 
@@ -124,21 +167,33 @@ class Enriched:
         on this machine: a few seconds.
         """
         contents = {
-            plan.master.name: content_of(plan.master.source, _staged(plan, checkpoint))
+            plan.table.name: content_of(plan.table.source, _staged(plan, checkpoint))
             for plan in self.plan.chain
         }
         return explained(self.plan, contents, format, expected(self.plan, rates))
 
     def local(self, *, folder: str | Path | None = None, snapshot: bytes | None = None) -> EnrichRun:
-        """Run in this process, with the staged master data in `folder`; with a `snapshot`, go on from it.
+        """Run in this process, with tables staged in `folder`; with a `snapshot`, go on from it.
 
-        Without a folder it is staged in a temporary one, which goes with the run; a snapshot needs the
+        Without a folder they are staged in a temporary one, which goes with the run; a snapshot needs the
         folder it was made in.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> import streamjoin as sj
+        >>> orders = sj.stream(pa.schema({"id": pa.int64()}), name="orders", key="id")
+        >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+        >>> enriched = sj.enrich(orders, sj.table(rows, name="customers", key="id", memory="64 MB"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     stopped = enriched.local(folder=folder).snapshot()
+        ...     run = enriched.local(folder=folder, snapshot=stopped)
+        ...     run.push("orders", pa.table({"id": [2]})).to_pylist()
+        [{'id': 2, 'city': 'Oslo'}]
         """
         for plan in self.plan.chain:
-            if is_frame(plan.master.source):
+            if is_frame(plan.table.source):
                 raise InvalidJoin(
-                    f"master {plan.master.name!r} is a Spark DataFrame, which this process cannot read; "
+                    f"table {plan.table.name!r} is a Spark DataFrame, which this process cannot read; "
                     "use write(…) or dataframe(…), or give the path of its files"
                 )
         return EnrichRun(self.plan, folder=folder, snapshot=snapshot)
@@ -146,7 +201,7 @@ class Enriched:
     def dataframe(self, *, checkpoint: str) -> DataFrame:
         """The result rows, as an ordinary (streaming) DataFrame.
 
-        `checkpoint` is the folder that you give to `writeStream` too: the master data is staged beside it,
+        `checkpoint` is the folder that you give to `writeStream` too: the table is staged beside it,
         now, if this version of it is not there yet.
         """
         from streamjoin.spark.append_only import append_only
@@ -166,7 +221,7 @@ class Enriched:
         return write(SparkEnrich.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
 
     def refresh(self, *, checkpoint: str) -> list[str]:
-        """Look at the master data again and stage what is new; returns the ids of the present versions.
+        """Look at the table again and stage what is new; returns the ids of the present versions.
 
         A running query with this checkpoint takes a new version in its next batch.
         """

@@ -1,6 +1,7 @@
-"""What a user types: `stream`, `join`, and the join they give.
+"""The public API of the stream join: `session`, `stream`, `join` and `Joined`.
 
-Nothing happens until a join is started, by `local()` in this process or on Spark.
+A join is planned and checked when it is declared. It runs when it is started: by `local()` in this process,
+by `dataframe()`, `elements()` or `write()` on Spark.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -24,14 +25,13 @@ from streamjoin.declare.stream import (
     column_names,
     duration_us,
 )
-from streamjoin.declare.table import Master
+from streamjoin.declare.table import Table
 from streamjoin.errors import InvalidJoin
 from streamjoin.local.chain import run_class
 from streamjoin.local.join import LocalRun
 from streamjoin.plan.advice import advice
 from streamjoin.plan.chain import inner_of
 from streamjoin.plan.cost import Rate
-from streamjoin.plan.enrich.planner import plan_enrich
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.graph.order import plan_edges
 from streamjoin.plan.group_by import grouped
@@ -45,7 +45,10 @@ Sink: TypeAlias = "Callable[[DataFrame, int], None]"
 
 
 def session(**settings: Any) -> SparkSession:
-    """A local Spark session with the settings a stream join wants; see `streamjoin.spark.session`."""
+    """A local Spark session with the settings that a stream join needs; see `streamjoin.spark.session`.
+
+    >>> spark = session(cores=2)  # doctest: +SKIP
+    """
     from streamjoin.spark.session import session as make
 
     return make(**settings)
@@ -71,9 +74,9 @@ def stream(
     """Declare one input of a join and what is known of it.
 
     `source` is a Spark DataFrame, or a `pyarrow.Schema` for a join that runs in this process, or a join:
-    then its results are the rows, and its punctuations are passed on where `key` is its own key. `ttl` is
-    a bound of last resort: tuples older than that, by the stream's own progress, are let go of whatever
-    they could still join, and counted as `expired`.
+    then its results are the rows, and its punctuations are propagated where `key` is its own key. `ttl` is
+    a bound of last resort: tuples that are older than that by the stream's watermark expire, whatever they
+    could still join, and are counted as `expired`.
 
     >>> import pyarrow as pa
     >>> news = stream(
@@ -139,7 +142,7 @@ def _schema_and_frame(source: Any, name: str) -> tuple[pa.Schema, Any]:
         return arrow_schema(source), source
     if isinstance(source, Enriched):
         raise InvalidJoin(
-            f"stream {name!r}: of a join with master data give the results: its dataframe(checkpoint=…), or "
+            f"stream {name!r}: of a join with a table give the results: its dataframe(checkpoint=…), or "
             "locally its plan.spec.output, and push what it gives"
         )
     raise InvalidJoin(
@@ -157,36 +160,8 @@ def _with_schema(control: Control, name: str, *, on_spark: bool) -> Control:
     return replace(control, schema=schema)
 
 
-class JoinKeywords(TypedDict, total=False):
-    """The keywords of `join`."""
-
-    name: str
-    how: str
-    where: Any
-    goal: str
-    operator: str | None
-    driver: Any
-    order: Any
-    purge: Any
-    probe: Any
-    memory: Any
-    propagate: bool
-    buckets: int | None
-    strict: bool
-    on: str | Sequence[str] | None
-    rates: Mapping[str, Rate | float] | None
-
-
-@overload
-def join(*inputs: Stream, **options: Unpack[JoinKeywords]) -> Joined: ...
-@overload
 def join(
-    first: Stream, master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]
-) -> Enriched: ...
-@overload
-def join(master: Master, /, *more: Stream | Master, **options: Unpack[JoinKeywords]) -> Enriched: ...
-def join(
-    *inputs: Stream | Master,
+    *inputs: Stream,
     name: str = "join",
     how: str = "inner",
     where: Any = None,
@@ -202,10 +177,8 @@ def join(
     strict: bool = False,
     on: str | Sequence[str] | None = None,
     rates: Mapping[str, Rate | float] | None = None,
-) -> Joined | Enriched:
+) -> Joined:
     """Join two or more streams on their keys, matched by position; or `on` other columns.
-
-    One stream and one or more masters give an `Enriched`: the stream with columns of each table.
 
     `on="a.x = b.x and b.y = c.y"`, or a list of such equations, joins streams that have no common key: by as
     few operators as possible, one after another in one query, in the order that is estimated to cost least.
@@ -213,29 +186,58 @@ def join(
 
     A join whose state nothing bounds starts with a warning (`UnboundedState`), or is refused here where
     `strict` is asked for.
+
+    >>> import pyarrow as pa
+    >>> orders = stream(
+    ...     pa.schema({"id": pa.int64(), "total": pa.int64()}), name="orders", key="id", unique=True
+    ... )
+    >>> paid = stream(pa.schema({"id": pa.int64(), "at": pa.int64()}), name="paid", key="id", unique=True)
+    >>> run = join(orders, paid).local()
+    >>> run.push("orders", pa.table({"id": [1, 2], "total": [30, 40]})).num_rows
+    0
+    >>> run.push("paid", pa.table({"id": [2], "at": [9]})).to_pylist()
+    [{'id': 2, 'total': 40, 'at': 9}]
+    >>> run.state().rows
+    {'orders': 1, 'paid': 0}
     """
     options = JoinOptions(
         name, how, where, goal, operator, driver, order, purge, probe, memory, propagate, buckets, strict
     )
-    streams = [one for one in inputs if not isinstance(one, Master)]
-    if len(streams) < len(inputs):
-        return Enriched(plan_enrich(inputs, options, on=on, rates=rates))
+    _refuse_tables(inputs)
     if on is not None:
-        return Joined(plan_edges(streams, on, options, rates, _lifted))
+        return Joined(plan_edges(inputs, on, options, rates, _lifted))
     if rates is not None:
         raise InvalidJoin("rates= helps to order the operators of a join with on=; give it to explain()")
-    return Joined(plan_join(streams, options))
+    return Joined(plan_join(inputs, options))
+
+
+def _refuse_tables(inputs: Sequence[Any]) -> None:
+    tables = [one.name for one in inputs if isinstance(one, Table)]
+    if tables:
+        others = [one.name for one in inputs if isinstance(one, Stream)]
+        stream = others[0] if len(others) == 1 else "stream"
+        raise InvalidJoin(
+            f"{', '.join(tables)}: sj.join joins streams, not tables; use sj.enrich({stream}, "
+            f"{', '.join(tables)}){'' if len(others) < 2 else ' with the joined streams as its stream'}"
+        )
 
 
 def _lifted(plan: Plan, key: tuple[str, ...]) -> tuple[Inner, Any]:
-    """The results of a lower operator as an input of the next."""
+    """The results of a lower operator as an input of the next one."""
     declared = {"punctuation": None, "arrival": None, "sequence": None}
     return Joined(plan)._as_input(plan.options.name, key, declared)  # noqa: SLF001
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A join that was planned and checked; start it where the data is."""
+    """A join that was planned and checked; start it where the data is.
+
+    >>> import pyarrow as pa
+    >>> a, b = (stream(pa.schema({"k": pa.int64()}), name=name, key="k", unique=True) for name in "ab")
+    >>> joined = join(a, b)
+    >>> joined.plan.spec.emits.names
+    ['k']
+    """
 
     plan: Plan
 
@@ -246,10 +248,15 @@ class Joined:
         after: Duration = "1 day",
         format: Literal["text", "json"] = "text",  # noqa: A002  # as Spark's own explain calls it
     ) -> str:
-        """What joins, how, why, and whether its state is bounded; with `rates`, what it will hold.
+        """The plan, its reasons, and what bounds the state of each input; with `rates`, the predicted state.
 
-        `rates` gives for each input by name its rows per second, or a `Rate` that says more; predicted is
-        the state so long `after` the start.
+        `rates` gives for each input by name its rows per second, or a `Rate` that says more; the state size
+        is predicted for the time `after` the start.
+
+        >>> import pyarrow as pa
+        >>> a, b = (stream(pa.schema({"k": pa.int64()}), name=name, key="k", unique=True) for name in "ab")
+        >>> [line for line in join(a, b).explain().splitlines() if line.endswith("bounded")]
+        ['  a: bounded', '  b: bounded']
         """
         check_format(format)
         if format == "json":
@@ -257,30 +264,60 @@ class Joined:
         return explain(self.plan, rates, after)
 
     def advice(self, metrics: Any) -> list[str]:
-        """What the data breaks of what was declared, what it would keep that was not, and where the state
-        is not as predicted.
+        """Sentences on declarations that the data violates, declarations that it would satisfy, and a state
+        that is not as predicted.
 
         `metrics` is `observedMetrics["streamjoin_<name>"]` of a batch's progress, or a dict of it.
+
+        >>> import pyarrow as pa
+        >>> a, b = (stream(pa.schema({"k": pa.int64()}), name=name, key="k", unique=True) for name in "ab")
+        >>> join(a, b).advice({"a_duplicate_key": 3})
+        ['a: 3 rows repeat a key that is declared unique (duplicate_key)']
         """
         figures = dict(metrics if isinstance(metrics, Mapping) else metrics.asDict())
-        return advice(self.plan.streams, figures | (figures.get("seen") or {}))
+        return advice(self.plan.streams, figures | (figures.get("monitor") or {}))
 
     def group_by(self, *columns: str) -> GroupedBy:
-        """Add results up by the join's key (and further columns): `.agg(name=(column, function), …)`."""
+        """Aggregate results by the join's key (and further columns): `.agg(name=(column, function), …)`.
+
+        >>> import pyarrow as pa
+        >>> a, b = (stream(pa.schema({"k": pa.int64()}), name=name, key="k", unique=True) for name in "ab")
+        >>> join(a, b).group_by("k").agg(n=("*", "count")).plan.spec.emits.names
+        ['k', 'n']
+        """
         return GroupedBy(self.plan, columns)
 
     def local(self, *, snapshot: bytes | None = None) -> LocalRun:
-        """Run in this process; with a `snapshot`, go on from it."""
+        """Run in this process; with a `snapshot`, go on from it.
+
+        >>> import pyarrow as pa
+        >>> a, b = (stream(pa.schema({"k": pa.int64()}), name=name, key="k", unique=True) for name in "ab")
+        >>> joined = join(a, b)
+        >>> run = joined.local()
+        >>> run.push("a", pa.table({"k": [1, 2]})).num_rows
+        0
+        >>> joined.local(snapshot=run.snapshot()).push("b", pa.table({"k": [2]})).to_pylist()
+        [{'k': 2}]
+        """
         return run_class(self.plan)(self.plan, snapshot=snapshot)
 
     def dataframe(self) -> DataFrame:
-        """The result rows, as an ordinary (streaming) DataFrame."""
+        """The result rows, as an ordinary (streaming) DataFrame, to be written in append mode.
+
+        >>> query = joined.dataframe().writeStream.format("noop").start()  # doctest: +SKIP
+        """
         from streamjoin.spark.append_only import append_only
 
         return append_only(self._on_spark().dataframe())
 
     def elements(self) -> DataFrame:
-        """Rows, punctuations and violations as one tagged DataFrame."""
+        """Rows, punctuations and violations as one tagged DataFrame.
+
+        `_kind` is row, punctuation or violation; `_punctuation` is its text, `_input` and `_reason` are those
+        of a violation.
+
+        >>> violations = joined.elements().where("_kind = 'violation'")  # doctest: +SKIP
+        """
         from streamjoin.spark.append_only import append_only
         from streamjoin.spark.outputs import Packed
 
@@ -299,6 +336,11 @@ class Joined:
         """Start a streaming query; each sink is `f(batch_df, batch_id)`, each batch computed once.
 
         `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+
+        >>> results = []
+        >>> def collect(batch_df, batch_id):
+        ...     results.extend(batch_df.collect())
+        >>> query = joined.write(rows=collect, checkpoint=folder)  # doctest: +SKIP
         """
         from streamjoin.spark.sinks import write
 
@@ -306,7 +348,7 @@ class Joined:
         return write(self._on_spark(), sinks, checkpoint=checkpoint, trigger=trigger)
 
     def _as_input(self, name: str, key: tuple[str, ...], declared: dict[str, Any]) -> tuple[Inner, Any]:
-        """What a stream of its results takes over, and on Spark the DataFrame of them."""
+        """The declarations that a stream of its results inherits, and on Spark the DataFrame of them."""
         plan = replace(self.plan, spec=replace(self.plan.spec, feeds_join=True))
         if all(stream.source is None for stream in plan.streams):
             return inner_of(plan, name, key, declared), None
@@ -330,13 +372,13 @@ class Joined:
 
 @dataclass(frozen=True)
 class GroupedBy:
-    """The results of a join by group; say what to make of them with `agg`."""
+    """The results of a join by group; `agg` says how to aggregate them."""
 
     plan: Plan
     columns: tuple[str, ...]
 
     def agg(self, **aggregates: tuple[str, str]) -> Joined:
-        """A join that gives, in place of its rows, one row per group the moment its key is finished.
+        """A join that emits, in place of its rows, one row per group as soon as its key is closed.
 
         Each aggregate is a column and a function: count, sum, min, max, avg, first, last, collect;
         `("*", "count")` counts rows. `first` and `last` go by event time.

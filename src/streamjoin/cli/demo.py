@@ -138,7 +138,7 @@ def demo_rooms(rooms: int, hours: float, seed: int, batch_minutes: float, out: P
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="In how many batches each order is answered.",
+    help="Batches within which each order is enriched.",
 )
 @SEED
 @_LOCAL
@@ -146,7 +146,7 @@ def demo_rooms(rooms: int, hours: float, seed: int, batch_minutes: float, out: P
 def demo_warehouse(  # noqa: PLR0913  # one parameter per option
     scale: float, skew: float, batch_rows: int, cycle_batches: int, seed: int, out: Path, *, local: bool
 ) -> None:
-    """Orders with their customers, a table that changes and of which memory holds a tenth.
+    """Orders enriched from a customer table that changes, with memory for a tenth of it.
 
     Needs streamjoin[demo], which brings the generator of the tables.
     """

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from streamjoin import __version__
 from streamjoin.cli.demo import demo
 from streamjoin.cli.rebucket import rebucket
 from streamjoin.cli.state import state
@@ -13,7 +14,7 @@ from streamjoin.errors import StreamJoinError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="streamjoin")
+@click.version_option(__version__, prog_name="streamjoin")
 def commands() -> None:
     """Stream-stream joins with bounded state."""
 

@@ -19,7 +19,7 @@ ORDER = click.option(
     type=click.Choice(["ordered", "random"]),
     default="random",
     show_default=True,
-    help="How news arrive.",
+    help="The order in which news arrive.",
 )
 CHECKPOINT = click.argument("checkpoint", type=click.Path(path_type=Path))
 JOIN = click.option("--join", help="Of this join only, where the query has several.")

@@ -1,4 +1,4 @@
-"""`streamjoin rebucket`: a checkpoint for another number of buckets."""
+"""`streamjoin rebucket`: rewrite a checkpoint for another number of buckets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamjoin.cli.quiet_session import quiet_session
 
 @click.command("rebucket")
 @CHECKPOINT
-@click.option("--buckets", type=int, required=True, help="How many buckets the state shall have.")
+@click.option("--buckets", type=int, required=True, help="The new number of buckets.")
 @click.option(
     "--to", type=click.Path(path_type=Path), help="The new checkpoint.  [default: CHECKPOINT-BUCKETS]"
 )
@@ -23,7 +23,7 @@ def rebucket(checkpoint: Path, buckets: int, to: Path | None, join: str | None) 
     Stop the query first. The new checkpoint is written beside CHECKPOINT, which stays as it is; it is read
     back and compared before it gets its name. Then start the query with sj.join(…, buckets=BUCKETS) and
     the new checkpoint: it goes on at the same offsets, with the same batch ids. Go on from one of the two
-    only. Needs room beside it for four copies of the state while it works.
+    only. Needs disk space beside it for four copies of the state while it works.
     """
     from streamjoin.spark.checkpoint.rebucket import Rebucketing
 

@@ -1,6 +1,6 @@
-"""What a user declares of master data: the big table with which a stream is enriched.
+"""Declaration of a table: the big, slowly changing relation that enriches a stream.
 
-A `Master` is a frozen value, checked when it is made. It says where the rows come from, how much memory
+A `Table` is a frozen value, checked when it is made. It says where the rows come from, how much memory
 the join may take, and what is done with a stream row that finds none. Nothing here touches data.
 
 Worked case: `columns=("name", "_version")` of customers(id, name, city) with key id gives the result
@@ -23,8 +23,8 @@ VERSION = "_version"  # among `columns`: the version by which a row was joined
 
 
 @dataclass(frozen=True)
-class Master:
-    """Master data of a semi-stream join; `version` labels its present content, None: the source tells."""
+class Table:
+    """A declared table; `version` labels its present content, None: the source's fingerprint does."""
 
     name: str
     schema: pa.Schema
@@ -41,7 +41,7 @@ class Master:
         name: Any = self.name
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise InvalidJoin(
-                f"master name {name!r}; give a name of letters, digits and _ that starts with a letter"
+                f"table name {name!r}; give a name of letters, digits and _ that starts with a letter"
             )
         self._check_columns()
         if self.how not in get_args(How):
@@ -63,7 +63,7 @@ class Master:
 
     @property
     def _said(self) -> str:
-        return f"master {self.name!r}"
+        return f"table {self.name!r}"
 
     def _check_columns(self) -> None:
         names = self.schema.names
@@ -84,7 +84,7 @@ class Master:
                     f"{self._said}: {what} column {column!r} does not exist; "
                     f"its columns are {', '.join(names) or 'none'}"
                 )
-        if self.tells_version and VERSION in names:
+        if self.emits_version and VERSION in names:
             raise InvalidJoin(
                 f"{self._said} has a column {VERSION!r} of its own, so columns= cannot ask for the version; "
                 "rename that column"
@@ -95,13 +95,13 @@ class Master:
         return self.schema.field(column).type
 
     @property
-    def tells_version(self) -> bool:
-        """Whether results say by which version they were joined."""
+    def emits_version(self) -> bool:
+        """Whether results have a column with the version by which they were joined."""
         return self.columns is not None and VERSION in self.columns
 
     @property
     def payload(self) -> tuple[str, ...]:
         """The columns of a result that it brings beside the key, in declared order."""
         chosen = self.schema.names if self.columns is None else self.columns
-        left_out = {*self.key, VERSION} if self.tells_version else {*self.key}
+        left_out = {*self.key, VERSION} if self.emits_version else {*self.key}
         return tuple(name for name in chosen if name not in left_out)

@@ -1,9 +1,9 @@
 """A warehouse: each order gets its customer, from a table of which memory holds a tenth.
 
-Orders come as a stream, customers are master data (TPC-H; an order's customer is drawn by Zipf's law, so some
-order far more often). Frequent customers come into the cache; every other order waits until the piece of the
-table with its customer is read, at most a few batches. In the middle a tenth of the customers move: orders
-that came before get the old address, those after it the new one, and the cache begins again.
+Orders come as a stream, customers are a table (TPC-H; an order's customer is drawn by Zipf's law, so some
+order far more often). Frequent customers come into the cache; every other order waits until the segment of
+the table with its customer is read, at most a few batches. In the middle a tenth of the customers move:
+orders that came before get the old address, those after it the new one, and the cache begins again.
 
 Worked number: 150,000 customers are 27 MB, and 5 batches may pass until an order is answered; so a batch
 reads 1/5 of the table, 6 MB, however many orders it has. Spark's own stream-static join reads all 27 MB.
@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from streamjoin.api.enrich import Enriched, master
-from streamjoin.api.join import join, stream
+from streamjoin.api.enrich import Enriched, enrich, table
+from streamjoin.api.join import stream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
 from streamjoin.demo.generators.warehouse import (
     BATCHES,
@@ -56,14 +56,14 @@ NAME = "warehouse"
 
 def warehouse_join(warehouse: Warehouse, orders: Any = None, *, cycle_batches: int) -> Enriched:
     """Orders with their customers; `orders` is a DataFrame, or nothing for a run in this process."""
-    return join(
+    return enrich(
         stream(
             warehouse.orders[0].schema if orders is None else orders,
             name="orders",
             key=ORDER_KEY,
             columns=ORDERED,
         ),
-        master(
+        table(
             str(warehouse.table),
             name="customers",
             key=CUSTOMER_KEY,
@@ -86,7 +86,7 @@ class EnrichedBatch:
     hits: int
     bytes_read: int
     waiting: int
-    piece_bytes: int
+    segment_bytes: int
     cache_bytes: int
     waiting_bytes: int
 
@@ -133,7 +133,7 @@ def run_local(warehouse: Warehouse, cycle_batches: int, tick: Tick) -> ObservedE
                 counted["hits"] - before["hits"],
                 counted["bytes_read"] - before["bytes_read"],
                 held.waiting,
-                held.piece_bytes,
+                held.segment_bytes,
                 held.cache_bytes,
                 held.waiting_bytes + held.switching_bytes,
             )
@@ -215,7 +215,7 @@ def _enriched_batch(progress: Any) -> EnrichedBatch | None:
         int(found["hits"]),
         int(found["bytes_read"]),
         int(found["waiting"]),
-        int(found["piece_bytes"]),
+        int(found["segment_bytes"]),
         int(found["cache_bytes"]),
         int(found["waiting_bytes"]) + int(found["switching_bytes"]),
     )
@@ -336,11 +336,20 @@ def _batches(observed: ObservedEnrichment, warehouse: Warehouse) -> Table:
         caption="table: the version of the customers; hits: orders answered from the cache at once",
         caption_justify="left",
     )
-    names = ("batch", "table", "hits", "orders\nwaiting", "piece\nkB", "waiting\nkB", "cache\nkB", "read\nMB")
+    names = (
+        "batch",
+        "table",
+        "hits",
+        "orders\nwaiting",
+        "segment\nkB",
+        "waiting\nkB",
+        "cache\nkB",
+        "read\nMB",
+    )
     for name in (*names, "other\nMB"):
         made.add_column(name, justify="right")
     for number, (seen, other) in enumerate(zip(observed.batches, observed.other_bytes, strict=True)):
-        held = (seen.piece_bytes, seen.waiting_bytes, seen.cache_bytes)
+        held = (seen.segment_bytes, seen.waiting_bytes, seen.cache_bytes)
         made.add_row(
             str(number + 1),
             str(warehouse.version_at(number)),
@@ -357,7 +366,7 @@ def _batches(observed: ObservedEnrichment, warehouse: Warehouse) -> Table:
 def _pictures(observed: ObservedEnrichment, warehouse: Warehouse) -> Column:
     numbers, seen = list(range(1, len(observed.batches) + 1)), observed.batches
     held = {
-        "the piece being read": [one.piece_bytes / 1e3 for one in seen],
+        "the segment being read": [one.segment_bytes / 1e3 for one in seen],
         "orders that wait": [one.waiting_bytes / 1e3 for one in seen],
         "cached customers": [one.cache_bytes / 1e3 for one in seen],
     }

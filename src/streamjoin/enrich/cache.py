@@ -1,11 +1,11 @@
-"""The cache of a semi-stream join: values with all their master rows, or known to have none.
+"""The cache of a semi-stream join: values with all their table rows, or known to have none.
 
-Rows stand in runs, as the state of every join does, so that a batch stores what it added. With each row
-stands how often its value was met and since when, in one number; a value's is that of its first row. Worked
+Rows are sorted runs, as the state of every join is, so that a batch stores only what it added. Each row
+carries how often its value was met and since when, in one number; a value's is that of its first row. Worked
 number: met 30 times since clock 100, at clock 700 with 100 ticks a cycle: 5 times a cycle. Counting every
 eighth batch, each tuple for eight, is enough, and the numbers need not be stored again in between.
 
-A value that is evicted loses all its rows at once: a part of them would give a part of the results.
+Invariant: a value is evicted with all its rows at once: a part of them would give a part of the results.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _MET = (1 << 32) - 1  # the lower half is how often a value was met, the upper s
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What the cache knows of the keys of sorted tuples: which, and the rows of those that have some."""
+class CacheHits:
+    """The outcome of a probe: which keys of sorted tuples are cached, and the rows of those with any."""
 
     known: Mask
     hits: list[Hit]
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """Values of the cache: how often each was met, for how many ticks it was there, its rows."""
+class CachedValues:
+    """Statistics of cached values: how often each was met, for how many ticks it has been there, its rows."""
 
     met: Ints
     age: Ints
@@ -44,7 +44,7 @@ class Values:
 
 
 class TableCache:
-    """Values and their master rows; `absent` are values without any."""
+    """Values and their table rows; `absent` are values without any."""
 
     def __init__(self, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
         self.rows = SortedRuns("cache", layout, names, policy)
@@ -55,7 +55,7 @@ class TableCache:
         return self.rows, self.absent
 
     def __len__(self) -> int:
-        """About how many values there are: each has a row, or is absent."""
+        """Rows, and values known to have none."""
         return self.rows.live_rows + self.absent.live_rows
 
     @property
@@ -64,27 +64,27 @@ class TableCache:
 
     @property
     def value_bytes(self) -> float:
-        """What a value without rows takes."""
-        held = self.absent.live_rows + self.absent.tombstoned_rows
-        return 8.0 + (self.absent.nbytes / held if held else 16.0 * len(self.absent.layout.key_types))
+        """Bytes of a value without rows."""
+        stored = self.absent.live_rows + self.absent.tombstoned_rows
+        return 8.0 + (self.absent.nbytes / stored if stored else 16.0 * len(self.absent.layout.key_types))
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Evict everything."""
         for side in self.sides:
             side.tiers = []
 
-    def look_up(self, tuples: Batch, weight: int) -> Found:
-        """What is known of sorted tuples; each counts so often."""
+    def look_up(self, tuples: Batch, weight: int) -> CacheHits:
+        """Probe with sorted tuples; each counts `weight` times."""
         known: Mask = np.zeros(len(tuples.groups), np.bool_)
-        hits = [[_living(hit) for hit in side.match(tuples)] for side in self.sides]
+        hits = [[_live_hit(hit) for hit in side.match(tuples)] for side in self.sides]
         for hit in (hit for some in hits for hit in some):
             known[hit.probe] = True
             if weight:
                 _count(hit.run, hit.start, weight * tuples.groups.count[hit.probe])
-        return Found(known, hits[0])
+        return CacheHits(known, hits[0])
 
     def add(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints], since: int) -> int:
-        """New values with all their rows, and keys known to have none; what is here already stays as it is.
+        """Add values with all their rows, and keys known to have none; what is cached already stays.
 
         `met` is how often the value of each row came since then. Returns how many values are new.
         """
@@ -92,7 +92,7 @@ class TableCache:
         for side, batch, count in zip(self.sides, (rows, absent), met, strict=True):
             if len(batch):
                 by_key = batch.sorted()
-                new = ~self._holds(by_key)
+                new = ~self._contains(by_key)
                 marks = (since << 32) + np.minimum(count, _MET)[batch.sort_order()]
                 mine = new[by_key.groups.of_rows()]
                 if mine.any():
@@ -101,36 +101,36 @@ class TableCache:
                 added += int(np.count_nonzero(new))
         return added
 
-    def _holds(self, rows: Batch) -> Mask:
-        """For each key of sorted rows, whether it is known."""
-        held: Mask = np.zeros(len(rows.groups), np.bool_)
+    def _contains(self, rows: Batch) -> Mask:
+        """For each key of sorted rows, whether it is cached."""
+        cached: Mask = np.zeros(len(rows.groups), np.bool_)
         for side in self.sides:
             for hit in side.match(rows):
-                held[_living(hit).probe] = True
-        return held
+                cached[_live_hit(hit).probe] = True
+        return cached
 
-    def evict(self, clock: int, stays: Callable[[Values], Mask]) -> int:
-        """Let go of the values that do not stay; returns how many went."""
+    def evict(self, clock: int, stays: Callable[[CachedValues], Mask]) -> int:
+        """Evict the values for which `stays` is false; returns how many."""
         runs = [run for side in self.sides for run in side.runs]
         with_rows = sum(1 for _ in self.rows.runs)
         parts = [_values(run, clock, has_rows=i < with_rows) for i, run in enumerate(runs)]
         if not parts:
             return 0
-        all_values = Values(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        all_values = CachedValues(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         kept = np.split(stays(all_values), np.cumsum([len(part[0]) for part in parts])[:-1])
         _keep_values_whole(runs[:with_rows], kept)
-        gone = 0
+        evicted = 0
         for run, keep in zip(runs, kept, strict=True):
             groups = run.batch.groups
             alive = run.alive(groups.start)
-            gone += int(np.count_nonzero(alive & ~keep))
+            evicted += int(np.count_nonzero(alive & ~keep))
             run.delete_groups(groups.start[~keep], groups.count[~keep])
         for side in self.sides:
             side.drop_tombstoned()
-        return gone
+        return evicted
 
-    def fade(self, clock: int, *, forget: bool) -> None:
-        """Counting begins again, or what was counted counts half."""
+    def decay(self, clock: int, *, forget: bool) -> None:
+        """Halve what was counted, or begin counting again."""
         for side in self.sides:
             for run in side.runs:
                 marks = _marks(run)
@@ -139,7 +139,7 @@ class TableCache:
 
 
 def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
-    """Where a value's rows go on in the next run, it leaves both or none."""
+    """A value whose rows go on in the next run is evicted from both or from none."""
     borders = range(len(runs) - 1)
     for i in (*borders, *reversed(borders)):
         one, other = runs[i].batch, runs[i + 1].batch
@@ -148,8 +148,8 @@ def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
             kept[i][-1] = kept[i + 1][0] = kept[i][-1] and kept[i + 1][0]
 
 
-def _living(hit: Hit) -> Hit:
-    """Without the values that were let go of: all rows of a value are dead, or none."""
+def _live_hit(hit: Hit) -> Hit:
+    """Without evicted values: all rows of a value have a tombstone, or none."""
     if hit.run.tombstones is None or len(hit.probe) == 0:
         return hit
     alive = ~hit.run.tombstones[hit.start]
@@ -157,7 +157,7 @@ def _living(hit: Hit) -> Hit:
 
 
 def _marks(run: Run) -> Ints:
-    """A run's marks, to be changed."""
+    """A run's counts and times of admission, writable."""
     marks = run.arrived if run.arrived is not None else np.zeros(len(run), np.int64)
     if not marks.flags.writeable:
         marks = marks.copy()

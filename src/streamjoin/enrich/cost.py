@@ -1,21 +1,21 @@
 """The cost model of a semi-stream join (section 3.2 of the SSBJ paper), calibrated on the running machine.
 
 One turn of the loop takes in w tuples, of which w_N are answered by the cache and w_S wait, and reads one
-piece: b of the |R| rows of master data, so a cycle has k = |R| / b turns. In bytes (equation 1), with v_S
+segment: b of the |R| rows of the table, so a cycle has k = |R| / b turns. In bytes (equation 1), with v_S
 and v_R for a tuple and a row, v_P a pointer, f the fudge factor, and h_R the rows in the cache:
 
     M = b v_R + h_R f v_R + waits * w_S * k * (v_P + f v_S)
 
 In seconds (equation 2):
 
-    c_loop = c_IO * bytes of the piece + c_0 + c_K * k + c_H * searched + c_B * b
+    c_loop = c_IO * bytes of the segment + c_0 + c_K * k + c_H * searched + c_B * b
              + w_N (c_S + c_H + c_O) + w_S (c_E + c_S + c_A + c_O)
 
 and the service rate is w / c_loop (equation 3). Some terms are of this operator, which works on arrays. A
 turn costs c_0, however little it does. What waits stands in k sorted chunks, not in a hash table: each costs
-c_K a turn. As in the paper a piece meets all of them (`waits` = 1), and `searched` keys are looked for: k
-times the smaller of a chunk's keys and b. In order a tuple needs one piece only, so it waits half a cycle on
-average (`waits` = 0.5), and nothing is searched for but what leaves.
+c_K a turn. As in the paper a segment meets all of them (`waits` = 1), and `searched` keys are looked for: k
+times the smaller of a chunk's keys and b. In order a tuple needs one segment only, so it waits half a cycle
+on average (`waits` = 0.5), and nothing is searched for but what leaves.
 
 Costs are fitted to turns of the real operator, by least squares of relative errors without negative costs.
 What cannot be told apart by watching turns is one number: `hit` is c_S + c_H + c_O, `waited` is c_E + c_S +
@@ -23,8 +23,9 @@ c_A + c_O. The share of hits is given, or follows from a Zipf exponent: a value 
 expected tuples a cycle take more memory waiting than its rows in the cache (Theorem 2), or when by chance it
 had so many in a cycle since values were last evicted.
 
-Worked number: 1 million rows of 132 bytes in 100 pieces, tuples of 42 bytes with all that is around them, w =
-6,000 of which a quarter waits, in order: 1.3 MB for the piece and 0.5 * 1,500 * 100 * 42 = 3.2 MB waiting.
+Worked number: 1 million rows of 132 bytes in 100 segments, tuples of 42 bytes with all that is around them, w
+= 6,000 of which a quarter waits, in order: 1.3 MB for the segment and 0.5 * 1,500 * 100 * 42 = 3.2 MB
+waiting.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamjoin.columnar.batch import Batch
-from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, Master
+from streamjoin.enrich.operator import EnrichJoin, EnrichSpec, StagedRows
 from streamjoin.errors import InvalidJoin
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -50,24 +51,24 @@ _MOST_ROWS = 9  # of a value; beyond, the Poisson distribution has nothing left
 _STEPS = 60  # of a bisection
 _LARGEST_W = 1e9
 _CYCLES = 3  # to warm up, and to count
-_PIECES_TIMED = 16
+_SEGMENTS_TIMED = 16
 _EVICTION_CYCLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class LoopTurns:
     """Some turns of the loop as they were seen; numbers are of one turn on average."""
 
     seconds: float
     chunks: float  # k
-    piece_rows: float  # b
+    segment_rows: float  # b
     read_bytes: float
     hits: float  # w_N
     waited: float  # w_S
     searched: float = 0.0
 
     def features(self) -> Floats:
-        return np.array([1.0, self.chunks, self.searched, self.piece_rows, self.hits, self.waited])
+        return np.array([1.0, self.chunks, self.searched, self.segment_rows, self.hits, self.waited])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,13 @@ class LoopCosts:
     hit: float  # c_S + c_H + c_O
     waited: float  # c_E + c_S + c_A + c_O
 
-    def seconds(self, turns: Turns) -> float:
+    def seconds(self, turns: LoopTurns) -> float:
         """c_loop."""
         each = np.array([self.turn, self.chunk, self.search, self.row, self.hit, self.waited])
         return float(self.read_byte * turns.read_bytes + each @ turns.features())
 
     @classmethod
-    def fit(cls, seen: Sequence[Turns], read_byte: float) -> LoopCosts:
+    def fit(cls, seen: Sequence[LoopTurns], read_byte: float) -> LoopCosts:
         """The costs that explain what was seen, with reading as it was timed alone."""
         seconds = np.array([max(one.seconds - read_byte * one.read_bytes, 0.0) for one in seen])
         weight = 1 / np.array([one.seconds for one in seen])
@@ -112,12 +113,12 @@ def _least_squares(features: Floats, wanted: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class EnrichLoad:
-    """Master data, a stream, and how they are joined: what the costs depend on."""
+    """A table, a stream, and how they are joined: what the costs depend on."""
 
     rows: int
     row_bytes: float
     tuple_bytes: float  # of one that waits, with its pointer and the fudge factor
-    pieces: int = 100
+    segments: int = 100
     skew: float = 0.0
     ordered: bool = True
     caches: bool = True
@@ -125,22 +126,22 @@ class EnrichLoad:
     value_bytes: float = 24.0  # of a value in the cache that has no rows
 
     @classmethod
-    def of(cls, spec: EnrichSpec, master: Master, *, tuple_bytes: float, skew: float = 0.0) -> EnrichLoad:
+    def of(cls, spec: EnrichSpec, table: StagedRows, *, tuple_bytes: float, skew: float = 0.0) -> EnrichLoad:
         """The load of a join with tuples of that many bytes."""
         return cls(
-            master.rows,
-            master.row_bytes,
+            table.rows,
+            table.row_bytes,
             spec.waiting_bytes(tuple_bytes),
-            len(master.piece_bytes),
+            len(table.segment_bytes),
             skew,
-            ordered=spec.access != "paper" and master.starts is not None,
+            ordered=spec.access != "paper" and table.starts is not None,
             caches=spec.caches,
             fudge=spec.fudge,
         )
 
     @property
-    def piece_bytes(self) -> float:
-        return self.rows * self.row_bytes / self.pieces
+    def segment_bytes(self) -> float:
+        return self.rows * self.row_bytes / self.segments
 
     @property
     def waits(self) -> float:
@@ -163,7 +164,7 @@ class EnrichLoad:
         if not self.caches:
             return 0.0, 0.0
         count, probability = self._values
-        tuples = probability * w * self.pieces  # of a value in a cycle, on average
+        tuples = probability * w * self.segments  # of a value in a cycle, on average
         hits = nbytes = 0.0
         share = np.exp(-1.0)
         for rows in range(_MOST_ROWS):
@@ -182,7 +183,7 @@ class EnrichLoad:
     def memory(self, w: float) -> float:
         """Bytes that the join needs to take w tuples a turn (equation 1)."""
         hits, cache = self.cached(w)
-        return self.piece_bytes + cache + self.waits * (1 - hits) * w * self.pieces * self.tuple_bytes
+        return self.segment_bytes + cache + self.waits * (1 - hits) * w * self.segments * self.tuple_bytes
 
     def fitting(self, memory: float) -> float:
         """The most tuples a turn for which so many bytes are enough."""
@@ -190,17 +191,17 @@ class EnrichLoad:
         if memory < least:
             raise InvalidJoin(
                 f"memory={memory:,.0f} bytes is too small: one tuple a turn needs {least:,.0f}; give that, "
-                f"or stage smaller pieces"
+                f"or stage smaller segments"
             )
         return _largest(lambda w: self.memory(w) <= memory)
 
-    def turns(self, w: float, hit_rate: float | None = None) -> Turns:
+    def turns(self, w: float, hit_rate: float | None = None) -> LoopTurns:
         """A turn that takes w tuples; the share of hits as it was measured, or as the skew says."""
         hits = self.cached(w)[0] if hit_rate is None else hit_rate
-        b, waited = self.rows / self.pieces, (1 - hits) * w
+        b, waited = self.rows / self.segments, (1 - hits) * w
         keys = min(self.distinct(w), waited)
-        searched = 0.0 if self.ordered else self.pieces * min(keys, b)
-        return Turns(0.0, self.pieces, b, self.piece_bytes, hits * w, waited, searched)
+        searched = 0.0 if self.ordered else self.segments * min(keys, b)
+        return LoopTurns(0.0, self.segments, b, self.segment_bytes, hits * w, waited, searched)
 
 
 def _cached(tuples: Floats, paying: float) -> Floats:
@@ -219,7 +220,7 @@ def _cached(tuples: Floats, paying: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class ServiceForecast:
     """What a join can do: tuples a second with so many bytes, and what that is made of."""
 
     rate: float
@@ -242,18 +243,18 @@ class EnrichCostModel:
         """c_loop for w tuples."""
         return self.costs.seconds(self.load.turns(w, hit_rate))
 
-    def at(self, w: float) -> Forecast:
+    def at(self, w: float) -> ServiceForecast:
         """All about a loop that takes w tuples a turn."""
         loop = self.loop_seconds(w)
-        cycle = loop * self.load.pieces
+        cycle = loop * self.load.segments
         hits = self.load.cached(w)[0]
-        return Forecast(w / loop, self.load.memory(w), w, hits, loop, self.load.waits * cycle, cycle)
+        return ServiceForecast(w / loop, self.load.memory(w), w, hits, loop, self.load.waits * cycle, cycle)
 
-    def rate_for(self, memory: float) -> Forecast:
+    def rate_for(self, memory: float) -> ServiceForecast:
         """The most tuples a second with so many bytes."""
         return self.at(self.load.fitting(memory))
 
-    def memory_for(self, rate: float) -> Forecast:
+    def memory_for(self, rate: float) -> ServiceForecast:
         """The least bytes for so many tuples a second."""
         highest = self.at(_LARGEST_W).rate
         if rate > highest:
@@ -278,8 +279,8 @@ def _largest(holds: Callable[[float], bool]) -> float:
 
 def watch(
     join: EnrichJoin, draw: Callable[[int], Batch], w: int, turns: int, clock: Clock = perf_counter
-) -> Turns:
-    """Some turns of a loop that reads a piece a batch, timed; new tuples are drawn outside of the time."""
+) -> LoopTurns:
+    """Some turns of a loop that reads a segment a batch, timed; new tuples are drawn outside of the time."""
     parts = [draw(w) for _ in range(turns)]
     before = replace(join.counts)
     began = clock()
@@ -291,46 +292,46 @@ def watch(
     seconds = clock() - began
     hits = (join.counts.hits - before.hits) / turns
     read = (join.counts.bytes_read - before.bytes_read) / turns
-    master = join.newest.master
-    seen = EnrichLoad.of(join.spec, master, tuple_bytes=0.0)
+    table = join.newest.table
+    seen = EnrichLoad.of(join.spec, table, tuple_bytes=0.0)
     keys = float(np.mean([len(part.sorted().groups) for part in parts]))
     waited = w - hits
-    b = master.rows / seen.pieces
-    searched = 0.0 if seen.ordered else seen.pieces * min(keys, waited, b)
-    return Turns(seconds / turns, seen.pieces, b, read, hits, waited, searched)
+    b = table.rows / seen.segments
+    searched = 0.0 if seen.ordered else seen.segments * min(keys, waited, b)
+    return LoopTurns(seconds / turns, seen.segments, b, read, hits, waited, searched)
 
 
-def read_byte_seconds(master: Master, clock: Clock = perf_counter) -> float:
-    """c_IO: seconds to read a byte, the median of some pieces."""
+def read_byte_seconds(table: StagedRows, clock: Clock = perf_counter) -> float:
+    """c_IO: seconds to read a byte, the median of some segments."""
     times = []
-    for piece in range(min(_PIECES_TIMED, len(master.piece_bytes))):
+    for segment in range(min(_SEGMENTS_TIMED, len(table.segment_bytes))):
         began = clock()
-        master.read(piece)
-        times.append((clock() - began) / master.piece_bytes[piece])
+        table.read(segment)
+        times.append((clock() - began) / table.segment_bytes[segment])
     return float(np.median(times))
 
 
 def calibrate(
     spec: EnrichSpec,
-    masters: Sequence[Master],
+    tables: Sequence[StagedRows],
     draws: Sequence[Callable[[int], Batch]],
     ws: Sequence[int],
     clock: Clock = perf_counter,
 ) -> LoopCosts:
     """The costs on this machine, from a short run of the real operator.
 
-    Over each master (of different numbers of pieces) with each kind of tuples (of different skew), each w is
+    Over each table (of different numbers of segments) with each kind of tuples (of different skew), each w is
     taken for some cycles to warm up and as many to count: three, so that every state of moving values into
     the cache is seen, or one without a cache. `spec` needs memory for the largest w. What hits and what waits
     can be told apart only where the share of hits differs.
     """
     seen = []
-    for master in masters:
-        pieces = len(master.piece_bytes)
-        turns = pieces * (_CYCLES if spec.caches else 1)
+    for table in tables:
+        segments = len(table.segment_bytes)
+        turns = segments * (_CYCLES if spec.caches else 1)
         for draw in draws:
-            join = EnrichJoin(replace(spec, cycle_batches=pieces), master)
+            join = EnrichJoin(replace(spec, cycle_batches=segments), table)
             for w in ws:
                 watch(join, draw, w, turns)
                 seen.append(watch(join, draw, w, turns, clock))
-    return LoopCosts.fit(seen, float(np.median([read_byte_seconds(one, clock) for one in masters])))
+    return LoopCosts.fit(seen, float(np.median([read_byte_seconds(one, clock) for one in tables])))

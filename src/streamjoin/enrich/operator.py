@@ -1,19 +1,20 @@
-"""SemiStreamJoin: a stream joined with master data that fits in no memory (MESHJOIN, SSBJ and beyond).
+"""Semi-stream join: a stream with a table that fits in no memory (MESHJOIN, SSBJ, and index lookups).
 
-Stream tuples first meet the *cache*: a value in it has all its master rows there, or is known to have none,
-and its tuples are answered at once. All others wait, in chunks, until the pieces they need were read, each
-piece once for all tuples that wait: in an endless cycle over the pieces, or by looking up their keys where
-that costs less (`reading`, `paper_reading`).
+Stream tuples first probe the *cache*: a value in it has all its table rows there, or is known to have none,
+and its tuples are answered at once. All others wait, in chunks, until the segments they need were read, each
+segment once for all tuples that wait: by a scan in an endless cycle over the segments, or by looking up their
+keys where that costs less (`scan`, `paper_scan`).
 
-What is cached follows the cache inequality (Theorem 2 of the SSBJ paper): a value with m master rows and n
-tuples waiting is cheaper in the cache when n * stream tuple > sf * m * master row, in bytes. Worked number:
-20 bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Every ten cycles values leave that no
-longer pay, by their tuples per cycle since they came. That is what serves a rate with the least memory. Where
-the limit leaves more, other values fill the cache too, for fewer tuples then wait; when memory gets short
-those leave first, and of a full cache the least often met.
+Admission to the cache follows the cache inequality (Theorem 2 of the SSBJ paper): a value with m table rows
+and n waiting tuples is cheaper in the cache when n * tuple bytes > sf * m * row bytes. Worked number: 20
+bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Every ten cycles values are evicted that
+no longer pay, by their tuples per cycle since they were admitted. That serves a rate with the least memory.
+Where the limit leaves more, other values fill the cache too, so that fewer tuples wait; when memory gets
+short they are evicted first, and of a full cache the least frequently met.
 
-Each reading of the master data is of one version; a chunk finishes with the version it began with. Memory is
-counted in bytes (`Division`) and kept within the limit by reading more pieces before more tuples wait.
+Invariant: each scan reads one version of the table, and a chunk finishes with the version it began with.
+Memory is counted in bytes (`MemoryDivision`) and stays within the limit: more segments are read before more
+tuples wait.
 """
 
 from __future__ import annotations
@@ -26,52 +27,51 @@ import pyarrow as pa
 from streamjoin.columnar.assemble import assemble, pad
 from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.columnar.match import bounded_slices, expand
-from streamjoin.enrich.cache import Floats, TableCache, Values
-from streamjoin.enrich.paper_scan import PaperReading
-from streamjoin.enrich.scan import OrderedReading, Reading
-from streamjoin.enrich.spec import Division, EnrichCounters, EnrichSpec, Master
+from streamjoin.enrich.cache import CachedValues, Floats, TableCache
+from streamjoin.enrich.paper_scan import PaperScan
+from streamjoin.enrich.scan import OrderedScan, Scan
+from streamjoin.enrich.spec import EnrichCounters, EnrichSpec, MemoryDivision, StagedRows
 from streamjoin.errors import InvalidJoin
 from streamjoin.state.run import Hit, Run
 from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 
-__all__ = ["Division", "EnrichCounters", "EnrichJoin", "EnrichSpec", "Master"]
+__all__ = ["EnrichCounters", "EnrichJoin", "EnrichSpec", "MemoryDivision", "StagedRows"]
 
 _EVICTION_CYCLES = 10
-_EVICTION_STEPS = 50  # of a full cache, at least: it is written anew
+_EVICTION_STEPS = 50  # batches between evictions from a full cache, at least: each rewrites its runs
 _COUNTED_EVERY = 8
-_CACHE_SHARE = 0.9  # of the memory beside a piece: the rest is for what waits within a batch
-_WAITING_SHARE = 0.02  # of the memory stays for what waits, whatever pays
-_SHRINK_TO = 0.8  # of that, when the least met values leave to make room
-_MERGING = CompactionPolicy(
-    fanout=8, run_bytes=8 << 20, tombstone_share=0.02
-)  # what was evicted frees its memory
+_CACHE_SHARE = 0.9  # of the memory beside a segment: the rest is for tuples that wait within a batch
+_WAITING_SHARE = 0.02  # of the memory is kept for waiting tuples, whatever pays
+_SHRINK_TO = 0.8  # of the cache limit, when the least frequent values are evicted
+# Few tombstones are allowed: compaction frees the memory of evicted values.
+_COMPACTION = CompactionPolicy(fanout=8, run_bytes=8 << 20, tombstone_share=0.02)
 
 
 class EnrichJoin:
-    """One such join, or one hash bucket of it, at work."""
+    """The running operator: the whole join, or one hash bucket of it."""
 
-    def __init__(self, spec: EnrichSpec, master: Master) -> None:
+    def __init__(self, spec: EnrichSpec, table: StagedRows) -> None:
         self.spec = spec
         self.names = RunNames()
-        self.cache = TableCache(spec.master, self.names, _MERGING)
-        self.room = SortedRuns("room", spec.stream, self.names, _MERGING)
+        self.cache = TableCache(spec.table, self.names, _COMPACTION)
+        self.waiting_room = SortedRuns("waiting_room", spec.stream, self.names, _COMPACTION)
         self.counts = EnrichCounters()
-        self.clock = 0  # pieces passed
+        self.clock = 0  # segments scanned or skipped
         self.steps = 0  # batches
-        self.shrunk_at = (0, 0)  # clock and steps when values last left a full cache
+        self.shrunk_at = (0, 0)  # clock and steps at the last eviction from a full cache
         self.latest_us: int | None = None
         self.tuple_bytes = spec.waiting_bytes(20)
-        self.looks_up = False  # whether what waited last was looked up
+        self.looks_up = False  # whether the last waiting keys were looked up, not scanned for
         self.short_at: int | None = None  # when memory was last short
-        self.waited_bytes = (0, 0)  # the most that waited in the last cycle and in this one
-        self.readings: list[Reading] = []
-        self._coming: list[tuple[Batch, Batch, Ints, Ints]] = []
-        self._returning: list[Batch] = []
-        self.use(master)
+        self.waited_bytes = (0, 0)  # the most bytes of waiting tuples, in the last cycle and in this one
+        self.scans: list[Scan] = []
+        self._entering: list[tuple[Batch, Batch, Ints, Ints]] = []
+        self._retried: list[Batch] = []
+        self.use(table)
 
     @property
-    def newest(self) -> Reading:
-        return self.readings[-1]
+    def newest(self) -> Scan:
+        return self.scans[-1]
 
     def new_run(self, tag: str, rows: Batch) -> Run:
         """Sorted rows under a name of their own."""
@@ -79,19 +79,19 @@ class EnrichJoin:
         self.names.memory_manager.admit(run)
         return run
 
-    # What comes in
+    # Input
 
-    def use(self, master: Master) -> None:
-        """Another version: tuples that come from now on are joined with it."""
-        if self.readings and master.version == self.newest.master.version:
+    def use(self, table: StagedRows) -> None:
+        """Switch to another version: tuples that come from now on are joined with it."""
+        if self.scans and table.version == self.newest.table.version:
             return
-        self._check_memory(master)
-        paper = self.spec.access == "paper" or master.starts is None
-        self.readings.append((PaperReading if paper else OrderedReading)(master, self._progress()))
+        self._check_memory(table)
+        paper = self.spec.access == "paper" or table.starts is None
+        self.scans.append((PaperScan if paper else OrderedScan)(table, self._watermark()))
         self.cache.clear()
-        if self.room.live_rows:
-            self._returning.append(self.room.live())
-            self.room.tiers = []
+        if self.waiting_room.live_rows:
+            self._retried.append(self.waiting_room.live())
+            self.waiting_room.tiers = []
         self._forget_old_versions()
 
     def process(self, rows: Batch) -> Iterator[pa.RecordBatch]:
@@ -101,130 +101,130 @@ class EnrichJoin:
         yield from self._take_in(rows)
 
     def step(self) -> Iterator[pa.RecordBatch]:
-        """The end of a batch: what is due is read, so that no tuple waits longer than `cycle_batches`."""
+        """End a batch: read the segments that are due, so that no tuple waits longer than `cycle_batches`."""
         self.steps += 1
         yield from self._retry()
-        for reading in list(self.readings):
-            share = -(-reading.pieces // self.spec.cycle_batches)
-            if isinstance(reading, OrderedReading) and reading.chunks:
-                ahead = [(reading.position + i) % reading.pieces for i in range(share)]
-                due = sum(reading.master.piece_bytes[piece] for piece in ahead)
+        for scan in list(self.scans):
+            share = -(-scan.segments // self.spec.cycle_batches)
+            if isinstance(scan, OrderedScan) and scan.chunks:
+                ahead = [(scan.position + i) % scan.segments for i in range(share)]
+                due = sum(scan.table.segment_bytes[segment] for segment in ahead)
                 self.looks_up = not self.is_cheaper_whole(
-                    reading.distinct_waiting(), due, reading.master, reading.pieces
+                    scan.distinct_waiting(), due, scan.table, scan.segments
                 )
                 if self.looks_up:
-                    yield from reading.answer_all(self)
+                    yield from scan.answer_all(self)
                     self._into_cache()
-            yield from self._read(reading, share)
+            yield from self._read(scan, share)
         self._forget_old_versions()
         yield from self._retry()
         if self.spec.cycle_batches == 1 and self.waiting:  # a version came while they waited
             yield from self.step()
 
-    def read(self, pieces: int) -> Iterator[pa.RecordBatch]:
-        """The next pieces of the cycle."""
+    def read(self, segments: int) -> Iterator[pa.RecordBatch]:
+        """Read the next segments of the cycle."""
         self.steps += 1
         yield from self._retry()
-        for reading in list(self.readings):
-            yield from self._read(reading, pieces)
+        for scan in list(self.scans):
+            yield from self._read(scan, segments)
         self._forget_old_versions()
         yield from self._retry()
 
     def advance(self, latest_us: int) -> Iterator[pa.RecordBatch]:
-        """Event time has got so far: who waited long enough for a master row leaves without."""
+        """Advance the watermark: tuples that waited long enough for a table row leave without one."""
         self.latest_us = latest_us if self.latest_us is None else max(self.latest_us, latest_us)
-        progress = self._progress()
-        if self.spec.wait_us is None or progress is None:
+        watermark = self._watermark()
+        if self.spec.wait_us is None or watermark is None:
             return
-        for run in list(self.room.runs):
-            rows = run.live_between(-(1 << 63) + 1, progress - self.spec.wait_us)
+        for run in list(self.waiting_room.runs):
+            rows = run.live_between(-(1 << 63) + 1, watermark - self.spec.wait_us)
             if len(rows):
                 run.delete(rows)
-                yield from self.leave(run.batch, rows, self.newest.master.version)
-        self.room.drop_tombstoned()
+                yield from self.leave(run.batch, rows, self.newest.table.version)
+        self.waiting_room.drop_tombstoned()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Read on until nothing waits; the waiting room stays."""
+        """Read on until no tuple waits for a segment; the waiting room stays."""
         while self.waiting:
             yield from self._retry()
-            for reading in list(self.readings):
-                while reading.chunks:
-                    yield from self._read(reading, 1)
+            for scan in list(self.scans):
+                while scan.chunks:
+                    yield from self._read(scan, 1)
             self._forget_old_versions()
 
-    # What is asked for
+    # Figures
 
     @property
     def waiting(self) -> int:
-        return sum(reading.waiting for reading in self.readings) + sum(map(len, self._returning))
+        return sum(scan.waiting for scan in self.scans) + sum(map(len, self._retried))
 
     @property
-    def in_room(self) -> int:
-        return self.room.live_rows
+    def in_waiting_room(self) -> int:
+        return self.waiting_room.live_rows
 
-    def division(self) -> Division:
-        """How the memory is divided now."""
-        entering = [batch for rows, absent, *_ in self._coming for batch in (rows, absent)]
+    def division(self) -> MemoryDivision:
+        """How the memory is used now."""
+        entering = [batch for rows, absent, *_ in self._entering for batch in (rows, absent)]
         coming = sum(batch.nbytes + 8 * len(batch) for batch in entering)
-        collected = sum(one.switching_bytes for one in self.readings if isinstance(one, PaperReading))
-        return Division(
-            max((max(reading.master.piece_bytes, default=0) for reading in self.readings), default=0),
+        collected = sum(one.switching_bytes for one in self.scans if isinstance(one, PaperScan))
+        return MemoryDivision(
+            max((max(scan.table.segment_bytes, default=0) for scan in self.scans), default=0),
             round(self.spec.fudge * self.cache.nbytes),
-            round(sum(reading.waiting for reading in self.readings) * self.tuple_bytes),
+            round(sum(scan.waiting for scan in self.scans) * self.tuple_bytes),
             round(self.spec.fudge * coming) + collected,
         )
 
-    def is_cheaper_whole(self, keys: int, nbytes: int, master: Master, pieces: int = 1) -> bool:
-        """Whether reading so many bytes costs less than finding the rows of so many keys in some pieces."""
+    def is_cheaper_whole(self, keys: int, nbytes: int, table: StagedRows, segments: int = 1) -> bool:
+        """Whether reading so many bytes costs less than finding the rows of so many keys in some segments."""
         if self.spec.access in ("scan", "lookup"):
             return self.spec.access == "scan"
-        return master.costs.read(nbytes) <= master.costs.find(keys, pieces)
+        return table.costs.read(nbytes) <= table.costs.find(keys, segments)
 
     def _free_bytes(self) -> int:
         return self.spec.memory_bytes - self.division().total
 
-    def _check_memory(self, master: Master) -> None:
-        least = 2 * max(master.piece_bytes, default=0)
+    def _check_memory(self, table: StagedRows) -> None:
+        least = 2 * max(table.segment_bytes, default=0)
         if self.spec.memory_bytes < least:
             raise InvalidJoin(
-                f"memory={self.spec.memory_bytes:,} bytes is too small: a piece of the master data and as "
-                f"much for what waits need {least:,}; give that, or stage smaller pieces"
+                f"memory={self.spec.memory_bytes:,} bytes is too small: a segment of the table and as "
+                f"much for what waits need {least:,}; give that, or stage smaller segments"
             )
 
     def _forget_old_versions(self) -> None:
-        self.readings = [one for one in self.readings[:-1] if one.chunks] + self.readings[-1:]
+        self.scans = [one for one in self.scans[:-1] if one.chunks] + self.scans[-1:]
 
-    def _progress(self) -> int | None:
+    def _watermark(self) -> int | None:
         return None if self.latest_us is None else self.latest_us - self.spec.lateness_us
 
     # Tuples
 
     def _retry(self) -> Iterator[pa.RecordBatch]:
         """Tuples that return from the waiting room meet the newest version."""
-        while self._returning:
-            rows = self._returning.pop()
+        while self._retried:
+            rows = self._retried.pop()
             self.counts.retried += len(rows)
             yield from self._take_in(rows)
 
     def _take_in(self, rows: Batch) -> Iterator[pa.RecordBatch]:
         by_key = rows.sorted()
         missed = yield from self._cache_phase(by_key)
-        if self.newest.pieces == 0:
+        if self.newest.segments == 0:
             yield from self.unmatched(missed, np.arange(len(missed)), self.newest)
         else:
             yield from self._wait(missed)
 
     def _cache_phase(self, tuples: Batch) -> Generator[pa.RecordBatch, None, Batch]:
-        """Answer what the cache knows; returns the other tuples."""
-        every = 1 if isinstance(self.newest, PaperReading) else _COUNTED_EVERY
+        """Answer tuples whose value is cached; returns the others."""
+        every = 1 if isinstance(self.newest, PaperScan) else _COUNTED_EVERY
         found = self.cache.look_up(tuples, every if self.steps % every == 0 else 0)
         if not found.known.any():
             return tuples
-        version = self.newest.master.version
+        version = self.newest.table.version
         known = found.known.copy()
         self.counts.hits += int(tuples.groups.count[known].sum())
         for hit in found.hits:
-            known[hit.probe] = False  # those that stay have no master rows
+            known[hit.probe] = False  # what remains has no table rows
             yield from self.pairs(tuples, hit, version)
         of_rows = tuples.groups.of_rows()
         if known.any():
@@ -232,7 +232,7 @@ class EnrichJoin:
         return tuples.where(~found.known[of_rows])
 
     def _wait(self, rows: Batch) -> Iterator[pa.RecordBatch]:
-        """Tuples that need a piece; where memory is short, others finish first."""
+        """Let tuples wait for their segments; where memory is short, earlier ones finish first."""
         if len(rows):
             each = self.spec.waiting_bytes(rows.nbytes / len(rows))
             self.tuple_bytes = max(each, self.tuple_bytes) if self.waiting else each
@@ -247,80 +247,80 @@ class EnrichJoin:
         self.waited_bytes = self.waited_bytes[0], max(self.waited_bytes[1], self.division().waiting)
 
     def _make_room(self) -> Iterator[pa.RecordBatch]:
-        """Memory is short: read on, or look up all that wait if that costs less."""
+        """Free memory: read the next segment, or look up all waiting keys if that costs less."""
         was_short, self.short_at = self.is_short, self.clock
         if not was_short and self._evict_what_does_not_pay():
             return
-        reading = next(one for one in self.readings if one.chunks)
-        before = self.counts.pieces_read
-        if isinstance(reading, OrderedReading) and not self.is_cheaper_whole(
-            reading.waiting, sum(reading.master.piece_bytes), reading.master, reading.pieces
+        scan = next(one for one in self.scans if one.chunks)
+        before = self.counts.segments_read
+        if isinstance(scan, OrderedScan) and not self.is_cheaper_whole(
+            scan.waiting, sum(scan.table.segment_bytes), scan.table, scan.segments
         ):
-            yield from reading.answer_all(self)
+            yield from scan.answer_all(self)
             self._into_cache()
         else:
-            yield from self._read(reading, 1)
-        self.counts.pieces_forced += self.counts.pieces_read - before
+            yield from self._read(scan, 1)
+        self.counts.segments_forced += self.counts.segments_read - before
 
     def pairs(self, tuples: Batch, hit: Hit, version: str) -> Iterator[pa.RecordBatch]:
         """Results of sorted tuples with the rows that a probe for their keys found, in frames."""
-        groups, master = tuples.groups, hit.run.batch
+        groups, table = tuples.groups, hit.run.batch
         key, mine = expand(groups.start[hit.probe], groups.count[hit.probe])
         start, count = hit.start[key], hit.count[key]
         for cut in bounded_slices(count, limit=self.spec.frame_rows):
             parent, theirs = expand(start[cut], count[cut])
             self.counts.results += len(theirs)
-            told = [pa.repeat(version, len(theirs))] if self.spec.tells_version else []
-            yield assemble([(tuples, mine[cut][parent]), (master, theirs)], self.spec.output, told)
+            told = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
+            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, told)
 
-    def unmatched(self, tuples: Batch, rows: Ints, reading: Reading) -> Iterator[pa.RecordBatch]:
-        """Tuples that have no master row in a version: they leave, or wait for a row that comes late."""
+    def unmatched(self, tuples: Batch, rows: Ints, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """Tuples that have no table row in a version: they leave, or wait for a row that comes late."""
         if len(rows) == 0:
             return
         if self.spec.wait_us is not None:
-            progress = self._progress()
-            if reading is not self.newest:  # a version came while they waited: it may have their row
+            watermark = self._watermark()
+            if scan is not self.newest:  # a version came while they waited: it may have their row
                 came = self.newest.began_us
                 again = _still(tuples.time[rows], self.spec.wait_us, came)
-                self._returning += [tuples.take(rows[again])] if again.any() else []
+                self._retried += [tuples.take(rows[again])] if again.any() else []
                 rows = rows[~again]
-            stays = _still(tuples.time[rows], self.spec.wait_us, progress)
-            self.room.append(tuples.take(rows[stays]).sorted())
+            stays = _still(tuples.time[rows], self.spec.wait_us, watermark)
+            self.waiting_room.append(tuples.take(rows[stays]).sorted())
             rows = rows[~stays]
-        yield from self.leave(tuples, rows, reading.master.version)
+        yield from self.leave(tuples, rows, scan.table.version)
 
     def leave(self, tuples: Batch, rows: Ints, version: str) -> Iterator[pa.RecordBatch]:
-        """Without a master row: padded in a left join."""
+        """Emit tuples without a table row: padded in a left join, else only counted."""
         self.counts.unmatched += len(rows)
         if not self.spec.preserves or len(rows) == 0:
             return
         self.counts.results += len(rows)
         padded = pad((tuples, rows), len(self.spec.stream.key_types), self.spec.output)
-        if self.spec.tells_version:
+        if self.spec.emits_version:
             last = padded.num_columns - 1
             padded = padded.set_column(last, self.spec.output.field(last), pa.repeat(version, len(rows)))
         yield padded
 
-    # Master data
+    # The table
 
-    def _read(self, reading: Reading, pieces: int) -> Iterator[pa.RecordBatch]:
-        """The next pieces, as far as it is of use; where nothing waits they are only passed."""
-        for _ in range(pieces if reading.pieces else 0):
-            self.clock += reading is self.newest
-            yield from reading.visit(self)
+    def _read(self, scan: Scan, segments: int) -> Iterator[pa.RecordBatch]:
+        """Scan the next segments; those that no tuple waits for are skipped."""
+        for _ in range(segments if scan.segments else 0):
+            self.clock += scan is self.newest
+            yield from scan.visit(self)
         self._into_cache()
 
-    # What is cached
+    # Cache admission and eviction
 
-    def worth_caching(self, waiting: Ints, master_rows: Ints, *, waits: float, scanned: bool) -> Mask:
-        """Which values enter the cache, by tuples a cycle and master rows: the best within the memory."""
-        cost = self.cache_cost(master_rows)
+    def worth_caching(self, waiting: Ints, table_rows: Ints, *, waits: float, scanned: bool) -> Mask:
+        """Which values are admitted, by their tuples a cycle and table rows: the best within the memory."""
+        cost = self.cache_cost(table_rows)
         pays: Mask = waits * waiting * self.tuple_bytes > self.spec.switching_factor * cost
         strict = scanned and self.is_short
         worth: Mask = pays.copy() if strict else np.ones(len(waiting), np.bool_)
         if not worth.any():
             return worth
-        place = max(self.tuple_bytes, _WAITING_SHARE * self.spec.memory_bytes)  # for tuples that come
+        place = max(self.tuple_bytes, _WAITING_SHARE * self.spec.memory_bytes)  # for new tuples
         free = spare = self._free_bytes() - int(place)
         if not strict:
             limit = self._cache_limit() - self.spec.fudge * self.cache.nbytes
@@ -331,84 +331,84 @@ class EnrichJoin:
         if cost[worth].sum() > spare:
             order = np.argsort(-(waiting / cost), kind="stable")  # those that pay are first
             order = order[worth[order]]
-            room = np.where(pays[order], free, spare)
-            worth[order[np.cumsum(cost[order]) > room]] = False
+            budget = np.where(pays[order], free, spare)
+            worth[order[np.cumsum(cost[order]) > budget]] = False
         return worth
 
-    def cache_cost(self, master_rows: Ints) -> Floats:
+    def cache_cost(self, table_rows: Ints) -> Floats:
         """What values with so many rows each take in the cache, in bytes."""
-        each = self.newest.master.row_bytes + 8.0
-        cost: Floats = self.spec.fudge * np.where(master_rows > 0, master_rows * each, self.cache.value_bytes)
+        each = self.newest.table.row_bytes + 8.0
+        cost: Floats = self.spec.fudge * np.where(table_rows > 0, table_rows * each, self.cache.value_bytes)
         return cost
 
     def _cache_limit(self) -> float:
-        """So much the cache may take where memory is not short: what waits keeps its place."""
-        beside = self.division().piece + max(self.waited_bytes)
+        """The most bytes of the cache where memory is not short: waiting tuples keep their share."""
+        beside = self.division().segment + max(self.waited_bytes)
         return max(_CACHE_SHARE * (self.spec.memory_bytes - beside), 0.0)
 
     @property
     def may_shrink(self) -> bool:
         cycles, steps = self.shrunk_at
-        long_ago = self.clock - cycles >= _EVICTION_CYCLES * self.newest.pieces
+        long_ago = self.clock - cycles >= _EVICTION_CYCLES * self.newest.segments
         return long_ago and self.steps - steps >= _EVICTION_STEPS
 
     @property
     def is_short(self) -> bool:
-        """Whether memory was short lately; then only what pays is cached, as in the paper always."""
-        if isinstance(self.newest, PaperReading) or not self.spec.fills:
+        """Whether memory was short lately; then only values that pay are cached, as in the paper always."""
+        if isinstance(self.newest, PaperScan) or not self.spec.fills:
             return True
-        lately = _EVICTION_CYCLES * self.newest.pieces
+        lately = _EVICTION_CYCLES * self.newest.segments
         return self.short_at is not None and self.clock - self.short_at <= lately
 
     def take_into_cache(self, rows: Batch, absent: Batch, met: tuple[Ints, Ints]) -> None:
-        """Values with all their rows, and values known to have none; `met`: tuples of each row's value."""
+        """Admit values with all their rows, and values without any; `met`: tuples of each row's value."""
         if len(rows) or len(absent):
-            self._coming.append((rows, absent, *met))
+            self._entering.append((rows, absent, *met))
 
     def _into_cache(self) -> None:
-        """What was found worth it enters, all at once."""
-        if not self._coming:
+        """Add all admitted values at once."""
+        if not self._entering:
             return
-        rows, absent, met, met_absent = zip(*self._coming, strict=True)
-        self._coming = []
-        since = self.clock - max(self.newest.pieces // (self.spec.cycle_batches if self.looks_up else 1), 1)
+        rows, absent, met, met_absent = zip(*self._entering, strict=True)
+        self._entering = []
+        since = self.clock - max(self.newest.segments // (self.spec.cycle_batches if self.looks_up else 1), 1)
         self.counts.admitted += self.cache.add(
-            concat(self.spec.master, rows),
-            concat(self.spec.master.keys_only, absent),
+            concat(self.spec.table, rows),
+            concat(self.spec.table.keys_only, absent),
             (np.concatenate(met), np.concatenate(met_absent)),
             max(since, 0),
         )
 
     def end_cycle(self, cycle: int, *, waits: float) -> None:
-        """Every ten cycles values leave that do not pay."""
+        """Every ten cycles evict the values that do not pay."""
         self._into_cache()
         self.waited_bytes = self.waited_bytes[1], 0
         if cycle % _EVICTION_CYCLES == 0 and self.is_short and not self.looks_up:
             self._evict_what_does_not_pay(waits=waits)
 
     def _evict_what_does_not_pay(self, *, waits: float = 0.5) -> int:
-        """Values leave whose tuples would take less memory waiting; counting begins again."""
+        """Evict values whose tuples would take less memory waiting; counting begins again."""
         if not self.spec.caches:
             return 0
 
-        def pays(values: Values) -> Mask:
-            cycles = np.maximum(values.age / max(self.newest.pieces, 1), 1)
+        def pays(values: CachedValues) -> Mask:
+            cycles = np.maximum(values.age / max(self.newest.segments, 1), 1)
             waiting = values.met / cycles * waits * self.tuple_bytes
             kept: Mask = (self.cache_cost(values.rows) < self.spec.switching_factor * waiting) | (
-                values.age < self.newest.pieces
+                values.age < self.newest.segments
             )
             return kept
 
-        gone = self.cache.evict(self.clock, pays)
-        self.cache.fade(self.clock, forget=True)
-        self.counts.evicted += gone
-        return gone
+        evicted = self.cache.evict(self.clock, pays)
+        self.cache.decay(self.clock, forget=True)
+        self.counts.evicted += evicted
+        return evicted
 
     def _shrink(self) -> None:
-        """The values met least often for their bytes leave until there is room for others."""
+        """Evict the values met least often for their bytes, until the cache is well below its limit."""
         target = _SHRINK_TO * self._cache_limit()
 
-        def best(values: Values) -> Mask:
+        def best(values: CachedValues) -> Mask:
             usual = values.age.mean() if len(values.age) else 0.0
             cost = self.cache_cost(values.rows)
             order = np.argsort(-values.met / (values.age + usual + 1) / cost, kind="stable")
@@ -417,11 +417,11 @@ class EnrichJoin:
             return kept
 
         self.counts.evicted += self.cache.evict(self.clock, best)
-        self.cache.fade(self.clock, forget=False)
+        self.cache.decay(self.clock, forget=False)
         self.shrunk_at = self.clock, self.steps
 
 
-def _still(times: Ints, wait_us: int, progress: int | None) -> Mask:
-    """Which tuples may wait on: event time has not passed theirs by more than the wait; those have one."""
-    waits: Mask = (times != NO_TIME) & (times + wait_us >= (NO_TIME if progress is None else progress))
+def _still(times: Ints, wait_us: int, watermark: int | None) -> Mask:
+    """Which tuples may wait on: they have a time, and the watermark is not past it by more than the wait."""
+    waits: Mask = (times != NO_TIME) & (times + wait_us >= (NO_TIME if watermark is None else watermark))
     return waits

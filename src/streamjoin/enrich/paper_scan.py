@@ -1,14 +1,14 @@
-"""Reading as in the SSBJ paper: any piece may hold rows of any value, so a tuple meets all pieces.
+"""The scan of the SSBJ paper (and of MESHJOIN): rows of a value may be in any segment, so a tuple meets all.
 
-Moving a value into the cache takes three cycles (Algorithm 1, lines 3 to 13 and 28 to 36), decided where the
-printed pseudocode is not right:
+Moving a value into the cache takes three cycles (Algorithm 1, lines 3 to 13 and 28 to 36; where the printed
+pseudocode is not right, this is what it must mean):
 
-- *counting*: of the values that wait at its beginning, how many master rows each has; at its end it is
+- *counting*: of the values that wait at its beginning, how many table rows each has; at its end it is
   decided once which of them move;
-- *switching*: their master rows are collected from the pieces, all of them;
+- *switching*: their table rows are collected from the segments, all of them;
 - *phasing out*: they are in the cache, complete; tuples that waited before finish on disk.
 
-A value without master rows is known to have none when its chunk has met every piece.
+A value without table rows is known to have none when its chunk has met every segment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Mask, concat
 from streamjoin.columnar.match import expand
-from streamjoin.enrich.scan import Chunk, Reading
+from streamjoin.enrich.scan import Scan, WaitingChunk
 from streamjoin.state.run import Run, match
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ _NEXT = {COUNTING: SWITCHING, SWITCHING: PHASING_OUT, PHASING_OUT: COUNTING}
 
 
 @dataclass
-class PaperReading(Reading):
-    """Pieces in any order; the state of moving values into the cache."""
+class PaperScan(Scan):
+    """Segments in any order; the state machine that moves values into the cache."""
 
     state: str = COUNTING
     candidates: Run | None = None  # their keys
@@ -44,7 +44,7 @@ class PaperReading(Reading):
 
     @property
     def busy(self) -> bool:
-        """Whether reading is of use."""
+        """Whether some tuple or some moving value needs the next segment."""
         return bool(self.chunks) or (self.state == SWITCHING and self.candidates is not None)
 
     @property
@@ -55,22 +55,22 @@ class PaperReading(Reading):
         if not self.busy:
             self._move_on(join)
             return
-        piece = self.master.read(self.position)
-        join.counts.pieces_read += 1
-        join.counts.bytes_read += piece.nbytes
+        segment = self.table.read(self.position)
+        join.counts.segments_read += 1
+        join.counts.bytes_read += segment.nbytes
         for chunk in self.chunks:
-            hit = match(chunk.rows, Run("piece", piece))
+            hit = match(chunk.rows, Run("segment", segment))
             if len(hit.probe):
                 groups = chunk.rows.groups
                 chunk.run.mark_matched(expand(groups.start[hit.probe], groups.count[hit.probe])[1])
-                yield from join.pairs(chunk.rows, hit, self.master.version)
-            chunk.pieces_left -= 1
+                yield from join.pairs(chunk.rows, hit, self.table.version)
+            chunk.segments_left -= 1
         if self.position == 0 and self.state == COUNTING:
             self._begin_counting(join)
-        self._count_or_collect(join, piece)
+        self._count_or_collect(join, segment)
         self._move_on(join)
-        done = [chunk for chunk in self.chunks if chunk.pieces_left == 0]
-        self.chunks = [chunk for chunk in self.chunks if chunk.pieces_left]
+        done = [chunk for chunk in self.chunks if chunk.segments_left == 0]
+        self.chunks = [chunk for chunk in self.chunks if chunk.segments_left]
         self.waiting -= sum(len(chunk.rows) for chunk in done)
         for chunk in done:
             alone = np.flatnonzero(~_matched(chunk))
@@ -83,7 +83,7 @@ class PaperReading(Reading):
         if self.state == COUNTING and self.candidates is not None:
             self._decide(join)
         elif self.state == SWITCHING and self.candidates is not None:
-            rows = concat(join.spec.master, [run.batch for run in self.switching]).sorted()
+            rows = concat(join.spec.table, [run.batch for run in self.switching]).sorted()
             met = self._met(join, rows)[rows.groups.of_rows()]
             join.take_into_cache(rows, self.candidates.batch.slice(0, 0), (met, _NONE))
             self.candidates, self.switching, self.reserved_bytes = None, [], 0
@@ -96,15 +96,15 @@ class PaperReading(Reading):
         self.candidates = join.new_run("candidates", keys) if len(keys) else None
         self.rows_of = np.zeros(len(keys), np.int64)
 
-    def _count_or_collect(self, join: EnrichJoin, piece: Batch) -> None:
+    def _count_or_collect(self, join: EnrichJoin, segment: Batch) -> None:
         if self.candidates is None or self.state == PHASING_OUT:
             return
-        hit = match(piece, self.candidates)
+        hit = match(segment, self.candidates)
         if self.state == COUNTING:
-            self.rows_of[hit.start] += piece.groups.count[hit.probe]
+            self.rows_of[hit.start] += segment.groups.count[hit.probe]
         elif len(hit.probe):
-            rows = expand(piece.groups.start[hit.probe], piece.groups.count[hit.probe])[1]
-            self.switching.append(join.new_run("switching", piece.take(rows)))
+            rows = expand(segment.groups.start[hit.probe], segment.groups.count[hit.probe])[1]
+            self.switching.append(join.new_run("switching", segment.take(rows)))
 
     def _decide(self, join: EnrichJoin) -> None:
         """Which of the counted values move: those that take less memory in the cache than waiting."""
@@ -125,18 +125,18 @@ class PaperReading(Reading):
             waiting[hit.start] += chunk.rows.groups.count[hit.probe]
         return waiting
 
-    def _remember_absent(self, join: EnrichJoin, chunk: Chunk, alone: Ints) -> None:
+    def _remember_absent(self, join: EnrichJoin, chunk: WaitingChunk, alone: Ints) -> None:
         if not join.spec.caches or self is not join.newest or len(alone) == 0:
             return
         tuples = chunk.rows.take(alone)
         count = tuples.groups.count
         worth = join.worth_caching(count, np.zeros(len(count), np.int64), waits=1.0, scanned=True)
         absent = tuples.distinct_keys().where(worth)
-        join.take_into_cache(join.spec.master.empty(), absent, (_NONE, count[worth]))
+        join.take_into_cache(join.spec.table.empty(), absent, (_NONE, count[worth]))
 
 
 _NONE: Ints = np.empty(0, np.int64)
 
 
-def _matched(chunk: Chunk) -> Mask:
+def _matched(chunk: WaitingChunk) -> Mask:
     return np.zeros(len(chunk.rows), np.bool_) if chunk.run.matched is None else chunk.run.matched

@@ -1,6 +1,6 @@
-"""What reading staged pieces costs on this folder, measured once when a version is staged.
+"""Read costs of staged segments in their folder, measured once when a version is staged.
 
-Some pieces are read whole, and few and many of their keys are looked up. A version of at most half of this
+Some segments are read whole, and few and many of their keys are looked up. A version of at most half of this
 machine's memory will be in the page cache and is measured there. Of a larger one the pages are dropped from
 the cache before each reading, where the system allows that. It takes a fraction of a second: reading stops
 after `_LIMIT_S`.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from streamjoin.enrich.segments import StagedMaster, StagedVersion
+    from streamjoin.enrich.segments import StagedBucket, StagedVersion
 
-_PIECES = 8
-_FEW, _MANY = 8, 512  # keys looked up in each piece
+_SEGMENTS = 8
+_FEW, _MANY = 8, 512  # keys looked up in each segment
 _LIMIT_S = 0.4
 
 
@@ -28,48 +28,50 @@ _LIMIT_S = 0.4
 class ReadCosts:
     """Seconds; the defaults are for a local disk whose pages are cached.
 
-    >>> round(ReadCosts(1e-9, 1e-6, 3e-4).find(keys=1000, pieces=100), 3)
+    >>> round(ReadCosts(1e-9, 1e-6, 3e-4).find(keys=1000, segments=100), 3)
     0.031
     """
 
     read_s_per_byte: float = 5e-10
     find_s_per_key: float = 1e-6
-    find_s_per_piece: float = 3e-4
+    find_s_per_segment: float = 3e-4
 
     def read(self, nbytes: float) -> float:
-        """To read so many bytes of whole pieces."""
+        """To read so many bytes of whole segments."""
         return nbytes * self.read_s_per_byte
 
-    def find(self, keys: float, pieces: int) -> float:
-        """To find the rows of so many keys, spread over so many pieces."""
-        return keys * self.find_s_per_key + min(keys, pieces) * self.find_s_per_piece
+    def find(self, keys: float, segments: int) -> float:
+        """To find the rows of so many keys, spread over so many segments."""
+        return keys * self.find_s_per_key + min(keys, segments) * self.find_s_per_segment
 
-    def break_even(self, nbytes: float, pieces: int) -> int:
+    def break_even(self, nbytes: float, segments: int) -> int:
         """The keys that are found in the time in which so many bytes are read."""
         seconds = self.read(nbytes)
-        few = seconds / (self.find_s_per_key + self.find_s_per_piece)
-        return int(few if few < pieces else (seconds - pieces * self.find_s_per_piece) / self.find_s_per_key)
+        few = seconds / (self.find_s_per_key + self.find_s_per_segment)
+        return int(
+            few if few < segments else (seconds - segments * self.find_s_per_segment) / self.find_s_per_key
+        )
 
 
 def measure(version: StagedVersion) -> ReadCosts:
-    """The costs of reading this version's pieces, the medians of up to eight of them."""
+    """The costs of reading this version's segments, the medians of up to eight of them."""
     stays_cached = version.nbytes <= _memory_bytes() // 2
     reads: list[float] = []
     finds: dict[int, list[float]] = {_FEW: [], _MANY: []}
     until = time.perf_counter() + _LIMIT_S
-    for master, piece in _spread(version):
-        keys = master.read(piece).distinct_keys()  # the first reading checks the piece, later ones do not
+    for table, segment in _spread(version):
+        keys = table.read(segment).distinct_keys()  # the first read verifies the segment, later ones do not
         if not stays_cached:
-            _drop_pages(master, piece)
+            _drop_pages(table, segment)
         began = time.perf_counter()
-        master.read(piece)
-        reads.append((time.perf_counter() - began) / max(master.piece_bytes[piece], 1))
+        table.read(segment)
+        reads.append((time.perf_counter() - began) / max(table.segment_bytes[segment], 1))
         for count, times in finds.items():
             chosen = keys.take(np.unique(np.linspace(0, len(keys) - 1, count, dtype=np.int64)))
             if not stays_cached:
-                _drop_pages(master, piece)
+                _drop_pages(table, segment)
             began = time.perf_counter()
-            master.find(piece, chosen)
+            table.find(segment, chosen)
             times.append(time.perf_counter() - began)
         if time.perf_counter() > until:
             break
@@ -80,20 +82,20 @@ def measure(version: StagedVersion) -> ReadCosts:
     return ReadCosts(float(np.median(reads)), per_key, max(few - _FEW * per_key, 0.0))
 
 
-def _spread(version: StagedVersion) -> Iterator[tuple[StagedMaster, int]]:
-    """Pieces from all over a version, with the bucket each belongs to."""
-    wanted = np.unique(np.linspace(0, len(version.pieces) - 1, _PIECES, dtype=np.int64))
-    for number in wanted.tolist() if version.pieces else ():
-        piece = version.pieces[number]
-        bucket = version.bucket(piece.bucket)
-        yield bucket, bucket.pieces.index(piece)
+def _spread(version: StagedVersion) -> Iterator[tuple[StagedBucket, int]]:
+    """Segments from all over a version, with the bucket each belongs to."""
+    wanted = np.unique(np.linspace(0, len(version.segments) - 1, _SEGMENTS, dtype=np.int64))
+    for number in wanted.tolist() if version.segments else ():
+        segment = version.segments[number]
+        bucket = version.bucket(segment.bucket)
+        yield bucket, bucket.segments.index(segment)
 
 
 def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _drop_pages(master: StagedMaster, piece: int) -> None:
+def _drop_pages(table: StagedBucket, segment: int) -> None:
     if hasattr(os, "posix_fadvise"):
-        with master.path(piece).open("rb") as file:
+        with table.path(segment).open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,15 +1,16 @@
-"""Master data on disk: versions of a table, each in pieces sorted by the hash of the key.
+"""Staged tables: immutable versions of a table on disk, each in segments sorted by the hash of the key.
 
-    <folder of the table>/0001-<label>/00000-000.piece …   rows, same bytes as a run of a join's state
-                                       manifest.json       what the pieces hold; written last, by rename
+    <folder of the table>/0001-<label>/00000-000.segment …   rows, same bytes as a run of a join's state
+                                       manifest.json         what the segments hold; written last, by rename
 
-A version is there when its manifest is, and never changes after. Rows ascend by hash over the pieces of a
-bucket, and all rows of a hash are in one piece; so a key can only be in one piece, known from the pieces'
-smallest hashes. Worked number: 40 million rows of 136 bytes are 1,300 pieces of 4 MB, and their manifest is
-read in 5 ms.
+A version exists when its manifest does, and never changes after. Rows ascend by hash over the segments of a
+bucket, and all rows of a hash are in one segment; so a key can only be in one segment, known from the
+segments' smallest hashes. Worked number: 40 million rows of 136 bytes are 1,300 segments of 4 MB, and their
+manifest is read in 5 ms.
 
-`read` takes a piece into memory of its own. `find` maps it and touches only the pages it needs, which it
-gives back at once: searching 100 keys in a piece of 30,000 rows takes about 0.4 ms and no memory to speak of.
+Cost: `read` takes a segment into memory of its own. `find` maps it and touches only the pages it needs, which
+it gives back at once: searching 100 keys in a segment of 30,000 rows takes about 0.4 ms and hardly any
+memory.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import decode_run, encode_run
 from streamjoin.state.run import Run, match
 
-PIECE_BYTES = 4 << 20
+SEGMENT_BYTES = 4 << 20
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _OPEN_MAPS = 32  # files that a bucket keeps mapped, without their pages
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What is known of a piece without reading it; both hashes are inclusive."""
+class Segment:
+    """What is known of a segment without reading it; both hashes are inclusive."""
 
     file: str
     bucket: int
@@ -62,8 +63,8 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Form:
-    """How rows are staged: a version is of use only for a join that wants this very form."""
+class StagedForm:
+    """How rows are staged: columns, types, hash and buckets. A join uses only versions of its own form."""
 
     keys: tuple[str, ...]  # the table's columns
     columns: tuple[str, ...]
@@ -83,27 +84,27 @@ class Form:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Form:
-        types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"]))).types[1:]
-        keys = tuple(told["keys"])
+    def from_json(cls, saved: dict[str, Any]) -> StagedForm:
+        types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"]))).types[1:]
+        keys = tuple(saved["keys"])
         layout = Layout(tuple(types[: len(keys)]), payload_types=tuple(types[len(keys) :]))
-        return cls(keys, tuple(told["columns"]), layout, told["hash"], told["buckets"])
+        return cls(keys, tuple(saved["columns"]), layout, saved["hash"], saved["buckets"])
 
 
-def write_pieces(
-    rows: Batch, bucket: int, folder: Path, stem: str, piece_bytes: int = PIECE_BYTES
-) -> Iterator[Piece]:
-    """Cut sorted rows of one bucket into pieces of about equal size; no hash is in two of them."""
-    count = max(1, -(-rows.nbytes // piece_bytes))
+def write_segments(
+    rows: Batch, bucket: int, folder: Path, stem: str, segment_bytes: int = SEGMENT_BYTES
+) -> Iterator[Segment]:
+    """Cut sorted rows of one bucket into segments of about equal size; no hash is in two of them."""
+    count = max(1, -(-rows.nbytes // segment_bytes))
     wanted = np.linspace(0, len(rows), count + 1, dtype=np.int64)[1:-1]
     starts = rows.hash.searchsorted(rows.hash[wanted])
     cuts = np.unique(np.concatenate(([0], starts, [len(rows)]))).tolist()
     for number, (start, stop) in enumerate(pairwise(cuts)):
         part = rows.slice(start, stop - start)
         value = encode_run(part)
-        name = f"{stem}-{number:03d}.piece"
+        name = f"{stem}-{number:03d}.segment"
         _write_whole(folder / name, value)
-        yield Piece(
+        yield Segment(
             name,
             bucket,
             len(part),
@@ -115,7 +116,7 @@ def write_pieces(
 
 
 def _write_whole(path: Path, value: bytes) -> None:
-    """A file that is on disk when it has its name; several may write the same one at once."""
+    """Write a file atomically: to another name, then by rename; several may write the same one at once."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with unfinished.open("wb") as file:
         file.write(value)
@@ -125,11 +126,11 @@ def _write_whole(path: Path, value: bytes) -> None:
 
 
 @dataclass
-class StagedMaster:
-    """One version of the master data in one bucket: what a semi-stream join reads."""
+class StagedBucket:
+    """One version of the table in one bucket: what a semi-stream join reads."""
 
     owner: StagedVersion
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     _maps: OrderedDict[int, tuple[mmap.mmap, pa.RecordBatch]] = field(default_factory=OrderedDict)
     _checked: set[int] = field(default_factory=set)
 
@@ -139,11 +140,11 @@ class StagedMaster:
 
     @cached_property
     def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+        return sum(segment.rows for segment in self.segments)
 
     @cached_property
-    def piece_bytes(self) -> tuple[int, ...]:
-        return tuple(piece.nbytes for piece in self.pieces)
+    def segment_bytes(self) -> tuple[int, ...]:
+        return tuple(segment.nbytes for segment in self.segments)
 
     @property
     def row_bytes(self) -> float:
@@ -155,70 +156,70 @@ class StagedMaster:
 
     @cached_property
     def starts(self) -> Ints:
-        """The smallest hash of each piece, ascending."""
-        return np.array([piece.first for piece in self.pieces], np.int64)
+        """The smallest hash of each segment, ascending."""
+        return np.array([segment.first for segment in self.segments], np.int64)
 
-    def path(self, piece: int) -> Path:
-        return self.owner.folder / self.pieces[piece].file
+    def path(self, segment: int) -> Path:
+        return self.owner.folder / self.segments[segment].file
 
-    def read(self, piece: int) -> Batch:
-        """All rows of a piece, sorted, in memory of their own; checked when read for the first time."""
-        with self._told(piece):
-            value = self.path(piece).read_bytes()
-            batch = decode_run(value, self.owner.form.layout, check=piece not in self._checked)
-        self._checked.add(piece)
+    def read(self, segment: int) -> Batch:
+        """All rows of a segment, sorted, in memory of their own; checked when read for the first time."""
+        with self._naming_failures(segment):
+            value = self.path(segment).read_bytes()
+            batch = decode_run(value, self.owner.form.layout, check=segment not in self._checked)
+        self._checked.add(segment)
         return batch
 
-    def find(self, piece: int, keys: Batch) -> Batch:
+    def find(self, segment: int, keys: Batch) -> Batch:
         """The rows of sorted distinct keys, sorted; only their pages are touched."""
-        with self._told(piece):
-            mapped, data = self._mapped(piece)
+        with self._naming_failures(segment):
+            mapped, data = self._mapped(segment)
             rows = Batch(self.owner.form.layout, data)
-            found = rows.take(expand(*self._stretches(piece, rows, keys))[1])
+            found = rows.take(expand(*self._stretches(segment, rows, keys))[1])
             mapped.madvise(mmap.MADV_DONTNEED)
         return found
 
-    def _stretches(self, piece: int, rows: Batch, keys: Batch) -> tuple[Ints, Ints]:
+    def _stretches(self, segment: int, rows: Batch, keys: Batch) -> tuple[Ints, Ints]:
         """Where the rows of the keys begin, and how many each has; verified on the key columns."""
-        if self.pieces[piece].collided or np.any(keys.hash[1:] == keys.hash[:-1]):
-            hit = match(keys, Run("piece", rows))
+        if self.segments[segment].collided or np.any(keys.hash[1:] == keys.hash[:-1]):
+            hit = match(keys, Run("segment", rows))
             return hit.start, hit.count
         found, start, count = find_stretches(keys.hash, rows.hash)
         same = equal_at(keys.keys, found, rows.keys, start)
         return start[same], count[same]
 
-    def _mapped(self, piece: int) -> tuple[mmap.mmap, pa.RecordBatch]:
-        if piece not in self._maps:
-            file = os.open(self.path(piece), os.O_RDONLY)
+    def _mapped(self, segment: int) -> tuple[mmap.mmap, pa.RecordBatch]:
+        if segment not in self._maps:
+            file = os.open(self.path(segment), os.O_RDONLY)
             try:
                 mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
             finally:
                 os.close(file)
-            self._maps[piece] = mapped, decode_run(mapped, self.owner.form.layout, check=False).data
+            self._maps[segment] = mapped, decode_run(mapped, self.owner.form.layout, check=False).data
             if len(self._maps) > _OPEN_MAPS:
                 self._maps.popitem(last=False)
-        self._maps.move_to_end(piece)
-        return self._maps[piece]
+        self._maps.move_to_end(segment)
+        return self._maps[segment]
 
     @contextmanager
-    def _told(self, piece: int) -> Iterator[None]:
-        """Failures of a piece's file, with whose it is and what to do."""
+    def _naming_failures(self, segment: int) -> Iterator[None]:
+        """Failures of a segment's file as errors that name its table and what to do."""
         try:
             yield
         except (OSError, ValueError, StateFormatError) as error:  # ValueError: an empty file, Arrow's errors
-            raise self.owner.unreadable(self.path(piece), error) from error
+            raise self.owner.unreadable(self.path(segment), error) from error
 
 
 @dataclass(frozen=True)
 class StagedVersion:
     """One version of a table, staged; cheap to open: files are opened when they are read."""
 
-    master: str
+    table: str
     label: str
     folder: Path
-    form: Form
+    form: StagedForm
     null_keys: int  # rows left out because a key column is null
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     costs: ReadCosts = field(default_factory=ReadCosts)
 
     @property
@@ -227,54 +228,54 @@ class StagedVersion:
 
     @cached_property
     def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+        return sum(segment.rows for segment in self.segments)
 
     @cached_property
     def nbytes(self) -> int:
-        return sum(piece.nbytes for piece in self.pieces)
+        return sum(segment.nbytes for segment in self.segments)
 
     @property
     def row_bytes(self) -> float:
         return self.nbytes / max(self.rows, 1)
 
     @property
-    def largest_piece(self) -> int:
-        """Bytes of the largest piece: the least that a scan must hold."""
-        return max((piece.nbytes for piece in self.pieces), default=0)
+    def largest_segment(self) -> int:
+        """Bytes of the largest segment: the least that a scan must hold."""
+        return max((segment.nbytes for segment in self.segments), default=0)
 
-    def bucket(self, number: int) -> StagedMaster:
-        return StagedMaster(self, tuple(piece for piece in self.pieces if piece.bucket == number))
+    def bucket(self, number: int) -> StagedBucket:
+        return StagedBucket(self, tuple(segment for segment in self.segments if segment.bucket == number))
 
     @classmethod
-    def open(cls, folder: str | Path, master: str = "") -> StagedVersion:
-        """A version by its folder; `master` is only for the message where it cannot be read."""
+    def open(cls, folder: str | Path, table: str = "") -> StagedVersion:
+        """A version by its folder; `table` is only for the message where it cannot be read."""
         folder = Path(folder)
         path = folder / _MANIFEST
         try:
-            told = _of_this_format(json.loads(path.read_bytes()))
-            pieces = tuple(Piece(*piece) for piece in told["pieces"])
-            form, costs = Form.from_json(told), ReadCosts(**told["costs"])
-            return cls(told["master"], told["label"], folder, form, told["null_keys"], pieces, costs)
+            saved = _of_this_format(json.loads(path.read_bytes()))
+            segments = tuple(Segment(*segment) for segment in saved["segments"])
+            form, costs = StagedForm.from_json(saved), ReadCosts(**saved["costs"])
+            return cls(saved["table"], saved["label"], folder, form, saved["null_keys"], segments, costs)
         except (OSError, ValueError, KeyError, TypeError, StateFormatError) as error:
-            raise unreadable(master or folder.parent.name, folder.name, path, error) from error
+            raise unreadable(table or folder.parent.name, folder.name, path, error) from error
 
     def save(self) -> None:
-        """Write the manifest: from now on this version is there."""
-        told = {
+        """Write the manifest: from now on this version exists."""
+        saved = {
             "format": _FORMAT,
-            "master": self.master,
+            "table": self.table,
             "label": self.label,
             **self.form.to_json(),
             "rows": self.rows,
             "null_keys": self.null_keys,
             "costs": asdict(self.costs),
-            "piece": list(Piece.__slots__),
-            "pieces": [[getattr(piece, name) for name in Piece.__slots__] for piece in self.pieces],
+            "segment": list(Segment.__slots__),
+            "segments": [[getattr(segment, name) for name in Segment.__slots__] for segment in self.segments],
         }
-        _write_whole(self.folder / _MANIFEST, json.dumps(told).encode())
+        _write_whole(self.folder / _MANIFEST, json.dumps(saved).encode())
 
     def unreadable(self, path: Path, error: Exception) -> StateFormatError:
-        return unreadable(self.master, self.id, path, error)
+        return unreadable(self.table, self.id, path, error)
 
 
 def _of_this_format(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -283,11 +284,11 @@ def _of_this_format(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def unreadable(master: str, version: str, path: Path, error: Exception) -> StateFormatError:
-    """What is said when a file of a version is missing or damaged."""
+def unreadable(table: str, version: str, path: Path, error: Exception) -> StateFormatError:
+    """The error for a file of a version that is missing or damaged."""
     fault = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
     return StateFormatError(
-        f"master {master!r}, version {version}: {path} {fault}; "
+        f"table {table!r}, version {version}: {path} {fault}; "
         "restore the folder of this version, or begin with a new checkpoint"
     )
 
@@ -297,20 +298,20 @@ class VersionStore:
     """The versions of one table, in a folder of its own. Ordinals ascend and none is given twice."""
 
     folder: Path
-    master: str
+    table: str
 
     def versions(self) -> list[str]:
         """The ids of all versions, oldest first."""
         return [path.name for path in self._folders() if (path / _MANIFEST).exists()]
 
     def open(self, version: str) -> StagedVersion:
-        return StagedVersion.open(self.folder / version, self.master)
+        return StagedVersion.open(self.folder / version, self.table)
 
     def latest(self) -> StagedVersion | None:
         ids = self.versions()
         return self.open(ids[-1]) if ids else None
 
-    def find(self, label: str, form: Form) -> StagedVersion | None:
+    def find(self, label: str, form: StagedForm) -> StagedVersion | None:
         """The newest version with this label that is staged in this form."""
         for version in map(self.open, reversed(self.versions())):
             if version.label == label and version.form == form:
@@ -340,7 +341,7 @@ class VersionStore:
             folder = self.folder / f"{ordinal:04d}-{_slug(label)}"
             folder.mkdir()
             try:
-                yield Writer(self.master, label, folder)
+                yield Writer(self.table, label, folder)
                 if not (folder / _MANIFEST).exists():
                     shutil.rmtree(folder)
                     return
@@ -357,16 +358,16 @@ class VersionStore:
 
 @dataclass(frozen=True)
 class Writer:
-    """A version being staged: pieces go into its folder, then it is finished or forgotten."""
+    """A version being staged: segments go into its folder, then it is finished or removed."""
 
-    master: str
+    table: str
     label: str
     folder: Path
 
-    def finish(self, form: Form, pieces: Sequence[Piece], null_keys: int) -> StagedVersion:
-        """All pieces are written: measure what reading them costs, then write the manifest."""
-        ordered = tuple(sorted(pieces, key=lambda piece: (piece.bucket, piece.first)))
-        version = StagedVersion(self.master, self.label, self.folder, form, null_keys, ordered)
+    def finish(self, form: StagedForm, segments: Sequence[Segment], null_keys: int) -> StagedVersion:
+        """All segments are written: measure what reading them costs, then write the manifest."""
+        ordered = tuple(sorted(segments, key=lambda segment: (segment.bucket, segment.first)))
+        version = StagedVersion(self.table, self.label, self.folder, form, null_keys, ordered)
         version = replace(version, costs=measure(version))
         version.save()
         return version

@@ -1,4 +1,4 @@
-"""What a semi-stream join is made from, counts, and how its memory is divided."""
+"""The specification of a semi-stream join, its counters, and the division of its memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from streamjoin.enrich.read_costs import ReadCosts
 
 KIND = "semi-stream join"
 Access = Literal["auto", "scan", "lookup", "paper"]
-END_OF_TIME = (1 << 63) - 1  # advance so far when nothing more comes: the waiting room is left
+END_OF_TIME = (1 << 63) - 1  # the watermark at the end of the stream: the waiting room empties
 
 
-class Master(Protocol):
-    """One version of the master data (a bucket's share of it), in pieces sorted by hash.
+class StagedRows(Protocol):
+    """One version of the table (a bucket's share of it), in segments sorted by hash.
 
-    Where pieces are in order, `starts` are their smallest hashes, ascending, and all rows of a hash are in
-    one piece; then the rows of some keys can be found without reading all. None: a key's rows may be in any.
+    Where segments are in order, `starts` are their smallest hashes, ascending, and all rows of a hash are in
+    one segment; then the rows of some keys can be found without reading all. None: a key's rows may be in
+    any.
     """
 
     @property
@@ -27,52 +28,52 @@ class Master(Protocol):
     @property
     def rows(self) -> int: ...
     @property
-    def piece_bytes(self) -> tuple[int, ...]: ...
+    def segment_bytes(self) -> tuple[int, ...]: ...
     @property
     def row_bytes(self) -> float: ...
     @property
     def starts(self) -> Ints | None: ...
     @property
     def costs(self) -> ReadCosts: ...
-    def read(self, piece: int) -> Batch:
-        """All rows of a piece, sorted."""
+    def read(self, segment: int) -> Batch:
+        """All rows of a segment, sorted."""
         ...
 
-    def find(self, piece: int, keys: Batch) -> Batch:
-        """The rows of some keys (sorted, distinct, in this piece), sorted; only where pieces are in order."""
+    def find(self, segment: int, keys: Batch) -> Batch:
+        """The rows of some sorted distinct keys of this segment, sorted; only where segments are in order."""
         ...
 
 
 @dataclass(frozen=True)
 class EnrichSpec:
-    """A stream and master data on a common key; the sizes are those of one bucket."""
+    """A stream and a table on a common key; the sizes are those of one bucket."""
 
     stream: Layout
-    master: Layout
+    table: Layout
     output: pa.Schema
     memory_bytes: int
-    preserves: bool = False  # a left join: tuples without a master row leave padded
+    preserves: bool = False  # a left join: tuples without a table row leave padded
     caches: bool = True  # False: MESHJOIN
     access: Access = "auto"
-    fills: bool = True  # memory that is not needed for what waits is filled with values that do not pay
+    fills: bool = True  # spare memory caches values that do not pay, too
     cycle_batches: int = 1
-    wait_us: int | None = None  # so long a tuple without a master row waits for one that comes late
+    wait_us: int | None = None  # how long a tuple without a table row stays in the waiting room
     lateness_us: int = 0
-    tells_version: bool = False  # the last output column is the version
+    emits_version: bool = False  # the last output column is the version
     switching_factor: float = 1.0
     pointer_bytes: int = 8  # of the paper's queue, for each tuple that waits
-    fudge: float = 1.2  # what a sorted or hashed table takes beyond its rows
+    fudge: float = 1.2  # bytes of a sorted or hashed table, in multiples of its rows
     frame_rows: int = 1 << 16
     name: str = "join"
     buckets: int = 1
     hash: str = "local"
 
     def waiting_bytes(self, tuple_bytes: float) -> float:
-        """What a tuple of so many bytes takes while it waits."""
+        """Bytes that a tuple of so many bytes takes while it waits."""
         return self.fudge * tuple_bytes + (self.pointer_bytes if self.access == "paper" else 0)
 
     def identity(self) -> dict[str, Any]:
-        """What a restart may not change."""
+        """What must be the same after a restart."""
         return {
             "kind": KIND,
             "name": self.name,
@@ -86,31 +87,31 @@ class EnrichSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """How the memory is divided, in bytes."""
+class MemoryDivision:
+    """The memory in use, in bytes: the segment being read, the cache, waiting and switching tuples."""
 
-    piece: int
+    segment: int
     cache: int
     waiting: int
     switching: int
 
     @property
     def total(self) -> int:
-        return self.piece + self.cache + self.waiting + self.switching
+        return self.segment + self.cache + self.waiting + self.switching
 
 
 @dataclass(slots=True)
 class EnrichCounters:
-    """What happened, in stream tuples unless the name says otherwise."""
+    """Counters since the start, in stream tuples unless the name says otherwise."""
 
     rows: int = 0
-    results: int = 0  # rows that left
+    results: int = 0  # rows emitted
     hits: int = 0  # answered by the cache at once
-    unmatched: int = 0  # had no master row
+    unmatched: int = 0  # had no table row
     keys_found: int = 0  # looked up
-    pieces_read: int = 0
+    segments_read: int = 0
     bytes_read: int = 0
-    pieces_forced: int = 0  # read because memory was short
-    admitted: int = 0  # values into the cache
+    segments_forced: int = 0  # read because memory was short
+    admitted: int = 0  # values that entered the cache
     evicted: int = 0
     retried: int = 0  # came back from the waiting room for a new version

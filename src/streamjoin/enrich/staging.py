@@ -1,13 +1,13 @@
-"""Stage a table without Spark, in two passes over bounded memory.
+"""Staging without Spark: an external sort of a table by hash, in two passes over bounded memory.
 
-First pass: keys are cast to the join's types and hashed, rows with a null key left out; whenever 64 MB
-are held they are sorted and cut into slices of the hash space, one temporary file each. Second pass:
-consecutive slices of a bucket, about 32 MB together, are read, sorted and cut into pieces. A table of up
-to 64 MB needs no temporary files. Worked number: 10 GB in 256 slices of 40 MB each. Only a key with more
-rows than that takes more memory.
+First pass: keys are cast to the join's types and hashed, rows with a null key left out; whenever 64 MB are
+buffered they are sorted and spilled as slices of the hash space, one temporary file each. Second pass:
+consecutive slices of a bucket, about 32 MB together, are read, sorted and cut into segments. A table of up to
+64 MB needs no temporary files. Worked number: 10 GB in 256 slices of 40 MB each. Only a key with more rows
+than that takes more memory.
 
-A source that goes away while it is read is read again from its beginning, after a pause.
-What an interrupted staging leaves is no version, and is removed by the next one.
+A source that loses its connection is read again from its beginning, after a pause. What an interrupted
+staging leaves is no version, and is removed by the next one.
 """
 
 from __future__ import annotations
@@ -26,74 +26,75 @@ import pyarrow as pa
 from streamjoin.columnar.batch import Batch, Ints, concat
 from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.columnar.types import plain
-from streamjoin.enrich.progress_bar import Told, progress_bar
-from streamjoin.enrich.segments import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore, write_pieces
-from streamjoin.enrich.tables.files import TableSource
+from streamjoin.enrich.progress_bar import OnProgress, progress_bar
+from streamjoin.enrich.segments import (
+    SEGMENT_BYTES,
+    Segment,
+    StagedForm,
+    StagedVersion,
+    VersionStore,
+    write_segments,
+)
 from streamjoin.enrich.tables.retries import Retries
+from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 from streamjoin.join.wire import bucket_bounds
 
-HELD_BYTES = 64 << 20
+BUFFER_BYTES = 64 << 20
 SLICES = 256
 
 Hash = Callable[[Sequence[Any]], Ints]
 
 
 @dataclass(frozen=True)
-class Staging:
-    """How to stage; the hash function must be the one that `Form.hash` names."""
+class StagingOptions:
+    """How to stage; `hash` must be the function that `StagedForm.hash` names."""
 
     hash: Hash = hash_keys
-    piece_bytes: int = PIECE_BYTES
-    held_bytes: int = HELD_BYTES
-    progress: Told | None = None  # told rows done and rows in all; None: a bar, on a terminal
+    segment_bytes: int = SEGMENT_BYTES
+    buffer_bytes: int = BUFFER_BYTES
+    progress: OnProgress | None = None  # called with rows done and rows in all; None: a bar, on a terminal
     retries: Retries = field(default_factory=Retries)
 
 
-_AS_EVER = Staging()
+_DEFAULTS = StagingOptions()
 
 
 def stage(
-    source: TableSource, form: Form, store: VersionStore, label: str, how: Staging = _AS_EVER
+    source: TableSource, form: StagedForm, store: VersionStore, label: str, how: StagingOptions = _DEFAULTS
 ) -> StagedVersion:
     """Read the table once and stage it as a new version."""
     wanted = list(dict.fromkeys([*form.keys, *form.columns]))
-    source.check(wanted)
+    check_columns(source, wanted)
 
-    def read(folder: Path, told: Told) -> tuple[Slices, int, int]:
+    def read(folder: Path, progress: OnProgress) -> tuple[HashSlices, int, int]:
         content, total, rows, kept = source.fingerprint(), source.rows(), 0, 0
-        slices = Slices(form, folder, how.held_bytes)
+        slices = HashSlices(form, folder, how.buffer_bytes)
         try:
-            for batch in source.batches(wanted):
+            for batch in read_batches(source, wanted):
                 part = in_layout(batch, form, how.hash, source.describe())
                 rows, kept = rows + batch.num_rows, kept + len(part)
                 slices.add(part)
-                told(rows // 2, total)
+                progress(rows // 2, total)
         except SourceLost:
             slices.clear()
             raise
-        check_same(source, content)
+        check_unchanged(source, content)
         return slices, rows, rows - kept
 
-    bar = progress_bar(f"staging {store.master}") if how.progress is None else nullcontext(how.progress)
-    with store.begin(label) as writer, bar as told:
-        slices, rows, null_keys = how.retries.of(lambda: read(writer.folder, told))
-        pieces, written = [], 0
-        for piece in slices.pieces("", how.piece_bytes):
-            pieces.append(piece)
-            written += piece.rows
-            told((rows + written) // 2, rows)
-        return writer.finish(form, pieces, null_keys)
+    bar = progress_bar(f"staging {store.table}") if how.progress is None else nullcontext(how.progress)
+    with store.begin(label) as writer, bar as progress:
+        slices, rows, null_keys = how.retries.of(lambda: read(writer.folder, progress))
+        segments, written = [], 0
+        for segment in slices.segments("", how.segment_bytes):
+            segments.append(segment)
+            written += segment.rows
+            progress((rows + written) // 2, rows)
+        return writer.finish(form, segments, null_keys)
 
 
-def check_same(source: TableSource, content: str | None) -> None:
-    """Refuse what was read while it changed."""
-    if source.changes and source.fingerprint() != content:
-        raise BadInput(f"{source.describe()} changed while it was read; stage it again when it is still")
-
-
-def in_layout(batch: pa.RecordBatch, form: Form, hash_function: Hash, table: str) -> Batch:
-    """Rows of the table as the join wants them, without those that have a null key."""
+def in_layout(batch: pa.RecordBatch, form: StagedForm, hash_function: Hash, table: str) -> Batch:
+    """Rows of the table in the types of the join, without those that have a null key."""
     types = form.layout.schema.types[1:]
     names = [*form.keys, *form.columns]
     columns = [
@@ -122,14 +123,14 @@ def _cast(column: Any, dtype: pa.DataType, name: str, table: str) -> Any:
 
 
 @dataclass
-class Slices:
-    """Rows by slices of the hash space, on disk beyond what may be held; then pieces."""
+class HashSlices:
+    """Rows by slices of the hash space, spilled beyond `buffer_bytes`; then written as segments."""
 
-    form: Form
+    form: StagedForm
     folder: Path
-    held_bytes: int = HELD_BYTES
-    _held: list[Batch] = field(default_factory=list)
-    _held_size: int = 0
+    buffer_bytes: int = BUFFER_BYTES
+    _buffered: list[Batch] = field(default_factory=list)
+    _buffered_bytes: int = 0
     _files: dict[int, Path] = field(default_factory=dict)
     _unique: str = field(default_factory=lambda: uuid.uuid4().hex)  # several may stage into one folder
 
@@ -138,52 +139,52 @@ class Slices:
         return max(1, SLICES // self.form.buckets)
 
     def add(self, rows: Batch) -> None:
-        self._held.append(rows)
-        self._held_size += rows.nbytes
-        if self._held_size >= self.held_bytes:
-            self._put_away()
+        self._buffered.append(rows)
+        self._buffered_bytes += rows.nbytes
+        if self._buffered_bytes >= self.buffer_bytes:
+            self._spill()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         for path in self._files.values():
             path.unlink(missing_ok=True)
-        self._files, self._held, self._held_size = {}, [], 0
+        self._files, self._buffered, self._buffered_bytes = {}, [], 0
 
-    def pieces(self, stem: str, piece_bytes: int) -> Iterator[Piece]:
-        """Write all rows as pieces; what was on disk is gone then."""
+    def segments(self, stem: str, segment_bytes: int) -> Iterator[Segment]:
+        """Write all rows as segments, and remove the spilled files."""
         for number, (bucket, rows) in enumerate(self._in_order()):
-            yield from write_pieces(rows, bucket, self.folder, f"{stem}{number:05d}", piece_bytes)
+            yield from write_segments(rows, bucket, self.folder, f"{stem}{number:05d}", segment_bytes)
 
     def _in_order(self) -> Iterator[tuple[int, Batch]]:
         """Bucket by bucket all rows, sorted, in parts that are cut between hashes."""
         if not self._files:
-            yield from _cut(self._taken(), self.form.buckets)
+            yield from _cut(self._take_buffered(), self.form.buckets)
             return
-        self._put_away()
+        self._spill()
         for bucket, slices in self._groups():
             parts = [part for number in slices for part in self._read(number)]
             yield bucket, concat(self.form.layout, parts).sorted()
 
-    def _put_away(self) -> None:
-        for number, part in _cut(self._taken(), self.form.buckets * self.per_bucket):
+    def _spill(self) -> None:
+        for number, part in _cut(self._take_buffered(), self.form.buckets * self.per_bucket):
             path = self._files.setdefault(number, self.folder / f".{self._unique}-{number:05d}")
             with path.open("ab") as file:
                 file.write(part.data.serialize())
 
-    def _taken(self) -> Batch:
-        """What is held, sorted; nothing is held then."""
-        rows = concat(self.form.layout, self._held)
-        self._held, self._held_size = [], 0
+    def _take_buffered(self) -> Batch:
+        """Take the buffered rows, sorted."""
+        rows = concat(self.form.layout, self._buffered)
+        self._buffered, self._buffered_bytes = [], 0
         return rows.sorted()
 
     def _groups(self) -> Iterator[tuple[int, list[int]]]:
-        """Consecutive slices of one bucket, half of what may be held together, or one slice."""
+        """Consecutive slices of one bucket, half of `buffer_bytes` together, or one slice."""
         group: list[int] = []
         size = 0
         for number in sorted(self._files):
             more = self._files[number].stat().st_size
             crosses = group and group[0] // self.per_bucket != number // self.per_bucket
-            if group and (crosses or size + more > self.held_bytes // 2):
+            if group and (crosses or size + more > self.buffer_bytes // 2):
                 yield group[0] // self.per_bucket, group
                 group, size = [], 0
             group.append(number)

@@ -177,7 +177,7 @@ class StreamJoin(Eviction):
         """Rows of input i and the promises behind them; rows that others wait for come first."""
         urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
         if urgent is not None:
-            self.counters[i].waited += int(np.count_nonzero(~urgent))
+            self.counters[i].reordered += int(np.count_nonzero(~urgent))
             awaited = self._awaited(i, keys)
             yield from self._join(i, rows.where(urgent))
             yield from self._close(i, keys.where(awaited), ())

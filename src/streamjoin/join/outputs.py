@@ -33,7 +33,7 @@ class Counters:
     probes: int = 0  # lookups: of each row in the first other input, of each partial result in the next
     intermediate: int = 0  # combinations of its rows with some, not all others
     padded: int = 0
-    waited: int = 0
+    reordered: int = 0  # processed after rows of their batch that another input waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class StateSize:
     rows: int
     nbytes: int
     closed_keys: int
-    waiting: int
+    deferred: int
     resident_bytes: int
     groups: int = 0
 

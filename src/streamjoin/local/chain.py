@@ -1,15 +1,15 @@
-"""ChainRun: a local run of a join some of whose inputs are joins themselves.
+"""The local runtime of a chain of joins: some inputs of a join are joins themselves.
 
-A tree of runs, one for each join. What comes in on a stream goes into the join it belongs to; the
-results and punctuations of that join go on into the one above it in the same step, up to the top.
-Worked case: `top = sj.join(ab, c)` with `ab` a stream of `sj.join(a, b)`: `run.push("a", rows)` is one
-batch of the lower join, whose results are one batch of `ab` in the upper one.
+A tree of runs, one for each join. Rows of a stream go to the join it is an input of; the results and
+punctuations of that join are propagated to the one above it in the same step, up to the top. Worked case:
+`top = sj.join(ab, c)` with `ab` a stream of `sj.join(a, b)`: `run.push("a", rows)` is one batch of the lower
+join, whose results are one batch of `ab` in the upper one.
 
-Within a step, results of a key come before its punctuation, and a punctuation acts after the rows of
-its step, so none is a violation. Each join of the tree costs what it costs alone.
+Within a step, results of a key come before its punctuation, and a punctuation takes effect after the rows of
+its step, so no result violates one. Each join of the tree costs what it costs alone.
 """
 
-# The runs of the tree are parts of one: they use each other's inside.
+# The runs of one tree use each other's private members.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -37,16 +37,24 @@ _CHAIN = b"SJLC"
 
 
 def run_class(plan: Plan) -> type[LocalRun]:
-    """What runs a plan in this process."""
+    """The class that runs a plan in this process."""
     return LocalRun if all(stream.inner is None for stream in plan.streams) else ChainRun
 
 
 class ChainRun(LocalRun):
-    """A join over joins at work; the same calls as a `LocalRun`, for the streams of all of them.
+    """A running chain of joins; the same calls as a `LocalRun`, for the streams of all of them.
 
     Results and punctuations are those of the uppermost join. Violations, state and advice are those of
-    all. Counters too: `<input>_<counter>` of every input, `<join>_results` and `<join>_announcements`
-    of each lower join.
+    all. Counters too: `<input>_<counter>` of every input, `<join>_results`, `<join>_propagated_keys` and
+    `<join>_driver_fallbacks` of each lower join.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> a, b, c = (sj.stream(pa.schema({"k": pa.int64()}), name=n, key="k", unique=True) for n in "abc")
+    >>> ab = sj.stream(sj.join(a, b, name="lower"), name="ab", key="k", unique=True)
+    >>> run = sj.join(ab, c).local()
+    >>> [run.push(name, pa.table({"k": [1]})).num_rows for name in "abc"]
+    [0, 0, 1]
     """
 
     def __init__(self, plan: Plan, *, snapshot: bytes | None = None, hash_function: Hash = hash_keys) -> None:
@@ -61,7 +69,7 @@ class ChainRun(LocalRun):
         }
         super().__init__(plan, snapshot=parts[0], hash_function=hash_function)
 
-    # What comes in
+    # Input
 
     def _read(self, rows: Mapping[str, Any]) -> dict[int, Any]:
         """Arrivals by input; where the input is a join, those of its own inputs."""
@@ -81,10 +89,10 @@ class ChainRun(LocalRun):
         return found | {i: self._below[i]._read(share) for i, share in shares.items()}
 
     def _produced(self, arrivals: dict[int, Any]) -> Iterator[pa.Table]:
-        """Lower joins first; what they give is a batch of this one."""
+        """Lower joins first; their outputs are a batch of this one."""
         return super()._produced(
             {
-                i: self._passed(i, self._below[i]._process(each)) if isinstance(each, dict) else each
+                i: self._propagated(i, self._below[i]._process(each)) if isinstance(each, dict) else each
                 for i, each in arrivals.items()
             }
         )
@@ -104,7 +112,7 @@ class ChainRun(LocalRun):
 
     def idle(self) -> pa.Table:
         """As `LocalRun.idle`, for all joins of the tree."""
-        return self._process({i: self._passed(i, below.idle()) for i, below in self._below.items()})
+        return self._process({i: self._propagated(i, below.idle()) for i, below in self._below.items()})
 
     def end(self, stream: str) -> pa.Table:
         """As `LocalRun.end`, for any stream of the tree."""
@@ -113,24 +121,25 @@ class ChainRun(LocalRun):
     def finish(self) -> pa.Table:
         """No more rows of any input."""
         own = {i: self._end(i) for i in range(len(self._names)) if i not in self._below}
-        passed = {i: self._passed(i, below.finish()) for i, below in self._below.items()}
-        return self._process(own | passed)
+        propagated = {i: self._propagated(i, below.finish()) for i, below in self._below.items()}
+        return self._process(own | propagated)
 
     def _call(self, what: str, stream: str, *given: Any, **named: Any) -> pa.Table:
         i = self._over(stream)
         if i is None or self._names[i] == stream:
             result: pa.Table = getattr(super(), what)(stream, *given, **named)
             return result
-        return self._process({i: self._passed(i, getattr(self._below[i], what)(stream, *given, **named))})
+        return self._process({i: self._propagated(i, getattr(self._below[i], what)(stream, *given, **named))})
 
-    def _passed(self, i: int, table: pa.Table) -> Arrivals:
+    def _propagated(self, i: int, table: pa.Table) -> Arrivals:
         """Results and punctuations of a lower join as arrivals of the input they are."""
         below, intake, places = self._below[i], self._intakes[i], self._inner[i].places
-        finished, wide, told = below._finished, below._finished_wide, below._passed_on
-        below._finished, below._finished_wide, below._passed_on = [], [], []
+        finished, wide, forwarded = below._finished, below._finished_patterns, below._forwarded
+        below._finished, below._finished_patterns, below._forwarded = [], [], []
         found = replace(intake.arrivals(table), watermark_us=below._watermark)
-        if told:
-            found = intake.told(pa.concat_tables(map(_as_table, told), promote_options="default"), found)
+        if forwarded:
+            tables = map(_as_table, forwarded)
+            found = intake.told(pa.concat_tables(tables, promote_options="default"), found)
         if places is None:
             everything: KeyPatterns = tuple(ANY for _ in self.plan.spec.key_types)
             ends = [everything for each in wide if is_everything(each)]
@@ -147,30 +156,30 @@ class ChainRun(LocalRun):
             found, keys=concat(found.keys.layout, [found.keys, *keys]), patterns=(*found.patterns, *patterns)
         )
 
-    # What is asked for
+    # Queries
 
     def violations(self) -> list[dict[str, Any]]:
-        """Rows that broke what was declared, of every join."""
+        """Rows that violate a declaration, of every join."""
         return [*(one for below in self._below.values() for one in below.violations()), *super().violations()]
 
     def state(self) -> StateSummary:
-        """What all joins hold now."""
-        held = [super().state(), *(below.state() for below in self._below.values())]
-        rows = {name: count for each in held[::-1] for name, count in each.rows.items()}
+        """The state size of all joins together."""
+        sizes = [super().state(), *(below.state() for below in self._below.values())]
+        rows = {name: count for each in sizes[::-1] for name, count in each.rows.items()}
         counted = [field.name for field in fields(StateSummary)[1:]]
-        return StateSummary(rows, *(sum(getattr(each, what) for each in held) for what in counted))
+        return StateSummary(rows, *(sum(getattr(each, what) for each in sizes) for what in counted))
 
     def counters(self) -> dict[str, int]:
-        """Everything counted so far, in every join."""
+        """Counters since the start, of every join."""
         found: dict[str, int] = {}
         for i, below in self._below.items():
             for name, count in below.counters().items():
-                own = name in ("results", "propagated_keys", "fallbacks")
+                own = name in ("results", "propagated_keys", "driver_fallbacks")
                 found[f"{self._inner[i].join}_{name}" if own else name] = count
         return {**found, **super().counters()}
 
     def advice(self) -> list[str]:
-        """What the data of every join breaks and would keep."""
+        """As `LocalRun.advice`, for every join."""
         return [*(one for below in self._below.values() for one in below.advice()), *super().advice()]
 
     def keys_of(self, stream: str, columns: list[pa.Array]) -> Batch:
@@ -185,7 +194,7 @@ class ChainRun(LocalRun):
         parts = [super().snapshot(), *(below.snapshot() for below in self._below.values())]
         return encode(_CHAIN, {"joins": [each.join for each in self._inner.values()]}, parts)
 
-    # Inside
+    # Internals
 
     def _all_intakes(self) -> list[Intake]:
         return [*self._intakes, *(one for below in self._below.values() for one in below._all_intakes())]
@@ -196,7 +205,7 @@ class ChainRun(LocalRun):
         return [*(name for below in self._below.values() for name in below._all_names()), *own]
 
     def _over(self, stream: str) -> int | None:
-        """The input that is, or holds, a stream of a lower join; None for a stream of this one."""
+        """The input that is a lower join, or has the stream below it; None for a stream of this join."""
         for i, below in self._below.items():
             if stream == self._names[i] or stream in _names_in(below):
                 return i
@@ -212,6 +221,6 @@ def _as_table(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _names_in(run: LocalRun) -> set[str]:
-    """Every stream of a run and of what is below it."""
+    """Every stream of a run and of the joins below it."""
     below = run._below.values() if isinstance(run, ChainRun) else ()
     return {*run._names, *(name for each in below for name in _names_in(each))}

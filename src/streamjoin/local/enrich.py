@@ -1,10 +1,10 @@
-"""SemiRun: a stream enriched with master data in this process, without a JVM.
+"""Local run of an enrichment: a stream with its tables in this process, without a JVM.
 
-Each call is one batch: its rows meet the cache, then what is due of the master data is read. Worked case:
+Each call is one batch: its rows probe the cache, then the segments that are due are read. Worked case:
 with `cycle_batches=3` a row that is pushed is answered by that push or one of the two calls after it.
-Several masters are several joins, one after another in each call.
+Several tables are several joins, one after another in each call.
 
-A version of the master data is staged in a folder when the run begins, and when `refresh` finds another
+A version of the table is staged in a folder when the run begins, and when `refresh` finds another
 one; it is removed when neither the run nor its last snapshot uses it. So a folder belongs to one run.
 """
 
@@ -23,20 +23,20 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.keys import hash_keys
-from streamjoin.declare.table import Master
+from streamjoin.declare.table import Table
 from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.progress_bar import progress_bar
 from streamjoin.enrich.segments import StagedVersion, VersionStore
 from streamjoin.enrich.snapshot import from_bytes, to_bytes
 from streamjoin.enrich.spec import END_OF_TIME
-from streamjoin.enrich.staging import Staging, stage
-from streamjoin.enrich.tables.files import TableSource, table_source
+from streamjoin.enrich.staging import StagingOptions, stage
+from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import BadInput, InvalidJoin, StateFormatError
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.enrich.calibration import loop_costs
-from streamjoin.plan.enrich.explain import Content, Expected, explained
+from streamjoin.plan.enrich.explain import ExpectedRate, TableContent, explained
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.state.codec import decode, encode
 
@@ -45,23 +45,23 @@ _RUN = b"SJSR"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What one join of a run holds: tuples that wait for a piece, tuples in the waiting room, rows in
-    the cache, bytes by what they are for, and the versions in use, oldest first.
+    """State size of one join of a run: tuples that wait for a segment, tuples in the waiting room, rows in
+    the cache, bytes by use, and the versions in use, oldest first.
     """
 
     waiting: int
-    room: int
+    waiting_room: int
     cache_rows: int
     cache_bytes: int
     waiting_bytes: int
-    piece_bytes: int
+    segment_bytes: int
     switching_bytes: int
     memory_bytes: int
     versions: tuple[str, ...]
 
 
 class EnrichRun:
-    """A stream and its masters at work. Results come back from each call."""
+    """A stream and its tables at work. Results come back from each call."""
 
     def __init__(
         self,
@@ -70,29 +70,29 @@ class EnrichRun:
         folder: str | Path | None = None,
         snapshot: bytes | None = None,
         hash_function: Hash = hash_keys,
-        piece_bytes: int | None = None,
+        segment_bytes: int | None = None,
     ) -> None:
         self.plan = plan
         if folder is None:
-            folder = tempfile.mkdtemp(prefix="streamjoin-masters-")
+            folder = tempfile.mkdtemp(prefix="streamjoin-tables-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         states: list[Any] = [None for _ in plan.chain]
         if snapshot is not None:
             header, states = decode(_RUN, snapshot)
-            names = [one.master.name for one in plan.chain]
-            if header["masters"] != names:
+            names = [one.table.name for one in plan.chain]
+            if header["tables"] != names:
                 raise StateFormatError(
-                    f"this snapshot is of a join with {', '.join(header['masters'])}, not with "
+                    f"this snapshot is of a join with {', '.join(header['tables'])}, not with "
                     f"{', '.join(names)}; go on with the declarations it began with"
                 )
         self._unfinished = False
         self._steps = [
-            _Step(one, Path(folder), state, hash_function, piece_bytes)
+            _EnrichStep(one, Path(folder), state, hash_function, segment_bytes)
             for one, state in zip(plan.chain, states, strict=True)
         ]
         self._warn_of_empty(self._steps, stacklevel=4)
 
-    # What comes in
+    # Input
 
     def push(self, stream: str, rows: pa.Table | pa.RecordBatch) -> pa.Table:
         """One batch with rows of the stream."""
@@ -102,22 +102,22 @@ class EnrichRun:
         return self._batch(rows)
 
     def tick(self) -> pa.Table:
-        """A batch without rows: reading goes on for those that wait."""
+        """A batch without rows: the scan goes on for rows that wait."""
         return self._batch(self._nothing())
 
-    def refresh(self, *masters: Master) -> pa.Table:
+    def refresh(self, *tables: Table) -> pa.Table:
         """Look at the sources again; where one has a new version it is staged, and used from now on.
 
         Rows that wait finish with the version they began with; those in the waiting room are tried with
-        the new one. A master declared anew, by its name, says where else to look or which label it has.
+        the new one. A table declared anew, by its name, says where else to look or which label it has.
         """
         self._refuse_unfinished()
-        anew = {master.name: master for master in masters}
-        unknown = anew.keys() - {step.plan.master.name for step in self._steps}
+        anew = {table.name: table for table in tables}
+        unknown = anew.keys() - {step.plan.table.name for step in self._steps}
         if unknown:
-            known = ", ".join(step.plan.master.name for step in self._steps)
-            raise InvalidJoin(f"this join has no master {', '.join(sorted(unknown))}; refresh one of {known}")
-        new = [step for step in self._steps if step.refresh(anew.get(step.plan.master.name))]
+            known = ", ".join(step.plan.table.name for step in self._steps)
+            raise InvalidJoin(f"this join has no table {', '.join(sorted(unknown))}; refresh one of {known}")
+        new = [step for step in self._steps if step.refresh(anew.get(step.plan.table.name))]
         self._warn_of_empty(new, stacklevel=3)
         below = None
         for step in self._steps:
@@ -125,11 +125,11 @@ class EnrichRun:
         self.plan = step.plan
         return self.tick()
 
-    def _warn_of_empty(self, steps: Iterable[_Step], *, stacklevel: int) -> None:
+    def _warn_of_empty(self, steps: Iterable[_EnrichStep], *, stacklevel: int) -> None:
         for step in steps:
             if step.version.rows == 0:
                 warnings.warn(
-                    f"master {step.plan.master.name!r}, version {step.version.id}, has no rows with a key: "
+                    f"table {step.plan.table.name!r}, version {step.version.id}, has no rows with a key: "
                     f"no row of {step.plan.stream.name} finds a match; check the source, and refresh() when "
                     "it is filled",
                     EmptyTable,
@@ -137,11 +137,11 @@ class EnrichRun:
                 )
 
     def finish(self) -> pa.Table:
-        """No more rows: all that wait are answered, and those in the waiting room leave."""
+        """End of the stream: all waiting rows are answered, and those in the waiting room leave."""
         return self._batch(self._nothing(), last=True)
 
     def _batch(self, rows: pa.Table | pa.RecordBatch, *, last: bool = False) -> pa.Table:
-        """One batch through all joins; one that is refused leaves no trace."""
+        """One batch through all joins; one that is refused changes nothing."""
         self._refuse_unfinished()
         arrivals = self._steps[0].read(rows)
         self._unfinished = True
@@ -159,21 +159,21 @@ class EnrichRun:
     def _nothing(self) -> pa.Table:
         return self.plan.chain[0].stream.schema.empty_table()
 
-    # What is asked for
+    # Figures
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for a piece of the master data."""
+        """Rows that wait for a segment of the table."""
         return sum(step.join.waiting for step in self._steps)
 
     @property
-    def in_room(self) -> int:
-        """Rows without a match that wait for a master row that comes late."""
-        return sum(step.join.in_room for step in self._steps)
+    def in_waiting_room(self) -> int:
+        """Rows without a match that wait for a table row that comes late."""
+        return sum(step.join.in_waiting_room for step in self._steps)
 
     def state(self) -> Mapping[str, TableState]:
-        """What is held now, by master."""
-        return {step.plan.master.name: step.state() for step in self._steps}
+        """The state size now, by table."""
+        return {step.plan.table.name: step.state() for step in self._steps}
 
     def counters(self) -> dict[str, int]:
         """Everything counted so far; of lower joins as `<join>_<counter>`."""
@@ -182,8 +182,8 @@ class EnrichRun:
         return {**found, **last.counters()}
 
     def versions(self) -> dict[str, StagedVersion]:
-        """The newest version of each master."""
-        return {step.plan.master.name: step.version for step in self._steps}
+        """The newest version of each table."""
+        return {step.plan.table.name: step.version for step in self._steps}
 
     def explain(
         self,
@@ -193,14 +193,14 @@ class EnrichRun:
     ) -> str:
         """As `Enriched.explain`, with the figures of the versions that are staged."""
         contents = {
-            step.plan.master.name: content_of(step.plan.master.source, step.version) for step in self._steps
+            step.plan.table.name: content_of(step.plan.table.source, step.version) for step in self._steps
         }
         return explained(self.plan, contents, format, expected(self.plan, rates))
 
     def snapshot(self) -> bytes:
         """The run as bytes; `joined.local(folder=…, snapshot=…)` goes on from them, in the same folder."""
         self._refuse_unfinished()
-        header = {"masters": [step.plan.master.name for step in self._steps]}
+        header = {"tables": [step.plan.table.name for step in self._steps]}
         return encode(_RUN, header, [step.snapshot() for step in self._steps])
 
 
@@ -209,17 +209,16 @@ def is_frame(source: Any) -> bool:
     return any(kind.__module__.startswith("pyspark.") for kind in type(source).__mro__)
 
 
-def content_of(source: Any, version: StagedVersion | None = None) -> Content:
-    """What is known of master data before it is read, and where it is staged already, of that."""
+def content_of(source: Any, version: StagedVersion | None = None) -> TableContent:
+    """What is known of the table before it is read, and where it is staged already, of that."""
     if is_frame(source):
-        return Content("a Spark DataFrame", version=version)
+        return TableContent("a Spark DataFrame", version=version)
     table = table_source(source)
-    tells = type(table).fingerprint is not TableSource.fingerprint
-    return Content(table.describe(), table.rows(), version, tells)
+    return TableContent(table.describe(), table.rows(), version, table.fingerprint() is not None)
 
 
-def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expected | None:
-    """The stream's rate as a user gives it, and what a turn costs here: that is measured first."""
+def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> ExpectedRate | None:
+    """The stream's rate as a user gives it, and the costs of a turn, which are measured first."""
     if rates is None:
         return None
     name = plan.stream.name
@@ -227,11 +226,11 @@ def expected(plan: EnrichPlan, rates: Mapping[str, Rate | float] | None) -> Expe
     if not isinstance(given, Mapping) or set(given) != {name}:
         raise InvalidJoin(f"rates={rates!r}; give the rows per second of {name}, as in {{{name!r}: 1000}}")
     rate = rates[name]
-    return Expected(rate if isinstance(rate, Rate) else Rate(rate), loop_costs(plan.options.operator))
+    return ExpectedRate(rate if isinstance(rate, Rate) else Rate(rate), loop_costs(plan.options.operator))
 
 
-class _Step:
-    """One join of a run, and the versions of its master."""
+class _EnrichStep:
+    """One join of a run, and the versions of its table."""
 
     def __init__(
         self,
@@ -239,13 +238,13 @@ class _Step:
         folder: Path,
         state: Any,
         hash_function: Hash,
-        piece_bytes: int | None,
+        segment_bytes: int | None,
     ) -> None:
         self.plan = plan
         self._hash = hash_function
-        self._piece_bytes = piece_bytes or plan.piece_bytes(1)
+        self._segment_bytes = segment_bytes or plan.segment_bytes(1)
         self._intake = Intake(plan.stream, plan.spec.stream, hash_function, plan.spec.preserves, False)
-        self._store = VersionStore(folder / plan.name / plan.master.name, plan.master.name)
+        self._store = VersionStore(folder / plan.name / plan.table.name, plan.table.name)
         self._null_keys = 0
         self._kept: set[str] = set()  # versions that the last snapshot needs
         if state is None:
@@ -282,35 +281,35 @@ class _Step:
 
     # Versions
 
-    def refresh(self, anew: Master | None) -> bool:
+    def refresh(self, anew: Table | None) -> bool:
         """Use the version that the source has now, and say whether it is new; what cannot be used changes
         nothing.
         """
-        plan = self.plan if anew is None else self.plan.with_master(anew)
+        plan = self.plan if anew is None else self.plan.with_table(anew)
         version = self._look(plan)
-        plan.for_bucket(version)  # refused where its pieces are too large
-        is_new = version.id != self.join.newest.master.version
+        plan.for_bucket(version)  # refused where its segments are too large
+        is_new = version.id != self.join.newest.table.version
         self.join.use(version.bucket(0))
         self.plan, self.version = plan, version
         return is_new
 
     def _look(self, plan: EnrichPlan) -> StagedVersion:
         """The source's present version, staged where it is not yet."""
-        master = plan.master
-        source = table_source(master.source)
-        label = master.version or source.fingerprint() or "1"
+        table = plan.table
+        source = table_source(table.source)
+        label = table.version or source.fingerprint() or "1"
         form = plan.form(1, self._hash.__name__)
         version = self._store.find(label, form)
         if version is None:
-            with progress_bar(f"staging {master.name}") as told:
-                how = Staging(self._hash, self._piece_bytes, progress=told)
+            with progress_bar(f"staging {table.name}") as told:
+                how = StagingOptions(self._hash, self._segment_bytes, progress=told)
                 version = stage(source, form, self._store, label, how)
         return version
 
     @property
     def in_use(self) -> tuple[str, ...]:
         """The versions that some row still needs, oldest first, and the newest."""
-        return tuple(reading.master.version for reading in self.join.readings)
+        return tuple(scan.table.version for scan in self.join.scans)
 
     def _remove_unused(self) -> None:
         needed = {*self.in_use, *self._kept}
@@ -318,17 +317,17 @@ class _Step:
             if version not in needed:
                 self._store.remove(version)
 
-    # What is asked for
+    # Figures
 
     def state(self) -> TableState:
         join, division = self.join, self.join.division()
         return TableState(
             join.waiting,
-            join.in_room,
+            join.in_waiting_room,
             len(join.cache),
             division.cache,
             division.waiting,
-            division.piece,
+            division.segment,
             division.switching,
             self.plan.spec.memory_bytes,
             self.in_use,
@@ -336,12 +335,12 @@ class _Step:
 
     def counters(self) -> dict[str, int]:
         counted = asdict(self.join.counts)
-        stream, master = self.plan.stream.name, self.plan.master.name
+        stream, table = self.plan.stream.name, self.plan.table.name
         return {
             f"{stream}_rows": counted.pop("rows"),
             f"{stream}_null_keys": self._null_keys,
-            f"{master}_rows": self.version.rows,
-            f"{master}_null_keys": self.version.null_keys,
+            f"{table}_rows": self.version.rows,
+            f"{table}_null_keys": self.version.null_keys,
             **counted,
         }
 

@@ -1,7 +1,7 @@
-"""LocalRun: drives the operator in this process, without a JVM.
+"""The local runtime of the stream join: drives one operator in this process, without a JVM.
 
-Each call is one batch: its rows are joined, then its promises act, then event time moves. The
-state can be taken as bytes after any call, and a new run can go on from them.
+Each call is one batch: its rows are joined, then its punctuations take effect, then the watermarks advance.
+The state can be taken as bytes after any call (`snapshot`), and a new run can go on from them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ _RUN = b"SJLR"
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """What the cost model expects to be held now, from what was measured up to eight steps before."""
+class StateForecast:
+    """The state size that the cost model predicts for now, from what was measured up to eight steps before:
+    tuples by input, closed keys, and bytes of all runs.
+    """
 
     rows: Mapping[str, float]
     closed_keys: float
@@ -56,24 +58,48 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """What a run holds: live tuples by input, what it remembers of promises, bytes of all runs and of
-    those in memory.
+    """The state size of a run.
+
+    `rows`: live tuples by input. `closed_keys`: keys and punctuations it stores. `deferred`: closed keys
+    whose purge is deferred, and rows with deferred matches. `nbytes`: bytes of all runs; `resident_bytes`: of
+    those in memory. `groups`: partial rows of groups that are not final yet.
+
+    >>> StateSummary({"news": 0, "access": 0}, closed_keys=0, deferred=0, nbytes=0, resident_bytes=0).empty
+    True
     """
 
     rows: Mapping[str, int]
     closed_keys: int
-    waiting: int
+    deferred: int
     nbytes: int
     resident_bytes: int
-    groups: int = 0  # partial rows of groups that are not final yet
+    groups: int = 0
 
     @property
     def empty(self) -> bool:
-        return not any(self.rows.values()) and self.closed_keys == self.waiting == self.groups == 0
+        """Whether there is no tuple, closed key, deferred work or group."""
+        return not any(self.rows.values()) and self.closed_keys == self.deferred == self.groups == 0
 
 
 class LocalRun:
-    """One join at work. Results come back from each call; the rest is asked for."""
+    """A running stream join. Each call returns its results; punctuations, violations and state are asked for.
+
+    Made by `joined.local()`.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> news = sj.stream(pa.schema({"sno": pa.int64()}), name="news", key="sno", unique=True)
+    >>> columns = pa.schema({"sno": pa.int64(), "ip": pa.string(), "is_end": pa.bool_()})
+    >>> access = sj.stream(columns, name="access", key="sno", punctuation=sj.marked("is_end"))
+    >>> run = sj.join(news, access).local()
+    >>> run.push("news", pa.table({"sno": [79]})).num_rows
+    0
+    >>> rows = pa.table({"sno": [79, 79], "ip": ["x", None], "is_end": [False, True]})
+    >>> run.push("access", rows).to_pylist(), [one.text() for one in run.punctuations()]
+    ([{'sno': 79, 'ip': 'x'}], ['<79>'])
+    >>> run.state().empty
+    True
+    """
 
     def __init__(self, plan: Plan, *, snapshot: bytes | None = None, hash_function: Hash = hash_keys) -> None:
         self.plan = plan
@@ -88,8 +114,8 @@ class LocalRun:
             if isinstance(stream.punctuation, Control)
         }
         self._finished: list[Batch] = []
-        self._finished_wide: list[KeyPatterns] = []  # taken at once by the join that follows
-        self._passed_on: list[pa.RecordBatch] = []  # and so are these
+        self._finished_patterns: list[KeyPatterns] = []  # taken at once by the next join of a chain
+        self._forwarded: list[pa.RecordBatch] = []  # likewise
         self._watermark: int | None = None
         self._violations: list[Violation] = []
         self._unfinished = False
@@ -110,10 +136,10 @@ class LocalRun:
         else:
             self._restore(snapshot)
 
-    # What comes in
+    # Input
 
     def push(self, stream: str, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Rows of one input, in the order in which they came."""
+        """One batch with rows of one input, in their order of arrival; returns the results."""
         return self.step({stream: rows})
 
     def step(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
@@ -123,7 +149,7 @@ class LocalRun:
     def produce(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[pa.Table]:
         """As `step`, but the results come in small tables as soon as they are made.
 
-        The batch is done when the last one was taken; before that nothing else can be asked.
+        The batch ends when the last one was taken; no other call is possible before.
         """
         self._refuse_unfinished()
         arrivals = self._read_batch(rows)
@@ -131,7 +157,7 @@ class LocalRun:
         return self._produced(arrivals)
 
     def _read_batch(self, rows: Mapping[str, pa.Table | pa.RecordBatch]) -> dict[int, Any]:
-        """A batch that is refused leaves no trace."""
+        """The arrivals of a batch; a batch that is refused changes nothing."""
         if not isinstance(rows, Mapping):
             raise BadInput(f"a batch is a {type(rows).__name__}; give a mapping of stream names to tables")
         intakes = self._all_intakes()
@@ -155,7 +181,7 @@ class LocalRun:
         }
 
     def punctuate(self, stream: str, punctuation: Punctuation | None = None, /, **patterns: Any) -> pa.Table:
-        """A promise: no more rows of `stream` whose key matches.
+        """A punctuation: no more rows of `stream` whose key matches will come.
 
         A value, a list, `sj.between(low, high)` or `sj.ANY` for every key column; or a
         `Punctuation` over all columns, which closes keys only if all others are wildcards.
@@ -176,7 +202,7 @@ class LocalRun:
         return self._process({i: self._intakes[i].said(given)})
 
     def control(self, stream: str, punctuations: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Rows of the control source of `stream`; each acts once the stream's progress is past its time."""
+        """Rows of the control source of `stream`; each takes effect when the watermark passes its time."""
         i = self._number(stream)
         if stream not in self._controls:
             raise InvalidJoin(
@@ -185,7 +211,7 @@ class LocalRun:
         return self._process({i: self._controls[stream].arrivals(punctuations)})
 
     def advance(self, stream: str, time: datetime) -> pa.Table:
-        """A promise that no row of `stream` with an event time before `time` will come."""
+        """Advance the watermark of `stream`: no row with an event time before `time` will come."""
         i = self._number(stream)
         declared = self.plan.streams[i]
         if declared.time is None:
@@ -201,7 +227,7 @@ class LocalRun:
         return self._process({i: replace(nothing, watermark_us=micros)})
 
     def idle(self) -> pa.Table:
-        """The inputs are blocked: use the time. Joins some of what left memory, where that may wait."""
+        """A batch without rows, while the inputs are blocked: works off some of the deferred matches."""
         return self._process({})
 
     def end(self, stream: str) -> pa.Table:
@@ -216,7 +242,7 @@ class LocalRun:
         everything = tuple(ANY for _ in self.plan.spec.key_types)
         return replace(Arrivals.nothing(self.plan.spec.inputs[i].layout), patterns=(everything,))
 
-    # What is asked for
+    # Queries
 
     def punctuations(self) -> list[Punctuation]:
         """Punctuations on the key columns emitted since last asked, in the order of emission."""
@@ -225,7 +251,7 @@ class LocalRun:
         return found
 
     def violations(self) -> list[dict[str, Any]]:
-        """Rows that broke what was declared, since last asked: stream, reason, kept, and the row."""
+        """Rows that violate a declaration, since last asked: stream, reason, kept, and the row."""
         result = []
         for violation in self._violations:
             spec = self.plan.spec.inputs[violation.input]
@@ -239,14 +265,15 @@ class LocalRun:
         return result
 
     def state(self) -> StateSummary:
-        """What is held now."""
+        """The state size now."""
         rows = {name: side.live_rows for name, side in zip(self._names, self.join.sides, strict=True)}
-        held = self.join.held()
-        sizes = held.nbytes, held.resident_bytes, held.groups
-        return StateSummary(rows, held.closed_keys, held.waiting, *sizes)
+        size = self.join.held()
+        return StateSummary(
+            rows, size.closed_keys, size.deferred, size.nbytes, size.resident_bytes, size.groups
+        )
 
     def counters(self) -> dict[str, int]:
-        """Everything counted so far, as `<input>_<counter>`, and results and announcements."""
+        """Counters since the start: `<input>_<counter>`, and the join's own; see docs/metrics.md."""
         found = {}
         for name, counters in zip(self._names, self.join.counters, strict=True):
             for field in counters.__dataclass_fields__:
@@ -255,19 +282,19 @@ class LocalRun:
         totals = {
             "results": join.results,
             "propagated_keys": join.propagated_keys,
-            "fallbacks": join.fallbacks,
+            "driver_fallbacks": join.fallbacks,
         }
         return {**found, **totals}
 
-    def forecast(self) -> Forecast:
-        """What the cost model expects to be held now; `state()` says what is."""
+    def forecast(self) -> StateForecast:
+        """The state size that the cost model predicts for now; `state()` is the measured one."""
         model = self.join.calibration
         rows = dict(zip(self._names, model.predicted(), strict=True))
-        return Forecast(rows, model.predicted_closed_keys(), model.predicted_bytes())
+        return StateForecast(rows, model.predicted_closed_keys(), model.predicted_bytes())
 
     def advice(self) -> list[str]:
-        """What the data breaks of what was declared, what it would keep that was not, and where the
-        state is not as predicted.
+        """Sentences on declarations that the data violates, declarations that it would satisfy, and a state
+        that is not as predicted.
         """
         figures = {
             f"{name}_{field}": value
@@ -277,7 +304,7 @@ class LocalRun:
         return advice(self.plan.streams, {**self.counters(), **figures})
 
     def keys_of(self, stream: str, columns: list[pa.Array]) -> Batch:
-        """Many keys at once in the operator's own form, one array per key column."""
+        """Many keys at once in the operator's columnar form, one array per key column."""
         return self._intakes[self._number(stream)].key_batch(columns)
 
     def snapshot(self) -> bytes:
@@ -297,14 +324,7 @@ class LocalRun:
         header, (state, *parts) = decode(_RUN, snapshot)
         self.join = from_bytes(self.plan.spec, bytes(state), self._spilled)
         batches = iter([decode_batch(part) for part in parts])
-        # until the join itself followed the order of arrival, that state stood here
-        before = header.get("followed", [])
-        for follower, (_, count) in zip(self.join.followers, before, strict=False):
-            old = [next(batches) for _ in range(count)]
-            if follower is not None:
-                follower.restore_unpartitioned(old)
-        counted = header.get("arrived", [arrived for arrived, _ in before])
-        for intake, arrived in zip(self._intakes, counted, strict=True):
+        for intake, arrived in zip(self._intakes, header["arrived"], strict=True):
             intake.arrived = arrived
         keys_only = self.plan.spec.inputs[0].layout.keys_only
         self._finished = [Batch(keys_only, next(batches)) for _ in range(header["finished"])]
@@ -313,7 +333,7 @@ class LocalRun:
             for i, reason, kept in header["violations"]
         ]
 
-    # Inside
+    # Internals
 
     def _number(self, stream: str) -> int:
         if stream not in self._names:
@@ -329,7 +349,7 @@ class LocalRun:
         return pa.concat_tables([self.plan.spec.emits.empty_table(), *parts])
 
     def _produced(self, arrivals: dict[int, Any]) -> Iterator[pa.Table]:
-        """Work through one batch; results as they are made."""
+        """Process one batch; results as they are made."""
         for rows in self._sorted_out(self.join.process(arrivals)):
             yield pa.Table.from_batches([rows], self.plan.spec.emits)
         self._unfinished = False
@@ -340,8 +360,8 @@ class LocalRun:
     def _refuse_unfinished(self) -> None:
         if self._unfinished:
             raise BadInput(
-                "the last batch of this run was not finished: it failed, or not all of what produce() gives "
-                "was taken; go on from a snapshot"
+                "the last batch of this run was not finished: it failed, or not every table of produce() was "
+                "taken; go on from a snapshot"
             )
 
     def _sorted_out(self, outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
@@ -351,9 +371,9 @@ class LocalRun:
             elif isinstance(output, FinishedKeys):
                 self._finished.append(output.keys)
             elif isinstance(output, FinishedPatterns):
-                self._finished_wide += output.patterns
+                self._finished_patterns += output.patterns
             elif isinstance(output, Forwarded):
-                self._passed_on.append(output.punctuations)
+                self._forwarded.append(output.punctuations)
             elif isinstance(output, OutputWatermark):
                 self._watermark = output.time_us
             else:

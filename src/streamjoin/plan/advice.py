@@ -36,7 +36,7 @@ def advice(streams: Sequence[Stream], figures: Mapping[str, int]) -> list[str]:
 
 
 def _fell_back(figures: Mapping[str, int]) -> list[str]:
-    batches = figures.get("fallbacks", 0)
+    batches = figures.get("driver_fallbacks", 0)
     if not batches:
         return []
     why = "it needs selectivities, and rows of all inputs had not met by then"
@@ -92,7 +92,10 @@ def _unexpected(name: str, figures: Mapping[str, int], *, timed: bool) -> list[s
     """Why the state of an input is far from what was predicted, and what nothing seems to let go of."""
     held, predicted, found, rate_then, rate_now, lasting = (
         figures.get(f"{name}_{figure}", 0)
-        for figure in ("held", "predicted", "found", "rate_then", "rate_now", "lasting")
+        for figure in (
+            *("state_rows", "predicted_rows", "refitted_rows"),
+            *("predicted_rate", "measured_rate", "unevicted_rate"),
+        )
     )
     told = []
     if rate_then and rate_now and max(held, predicted) >= ENOUGH_ROWS and _far(held, predicted):

@@ -18,7 +18,7 @@ from streamjoin.errors import InvalidJoin
 
 
 class Columns(Protocol):
-    """What a result takes of an input: a stream, or master data."""
+    """What a result takes of an input: a stream, or a table."""
 
     @property
     def name(self) -> str: ...

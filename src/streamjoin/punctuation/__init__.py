@@ -1,12 +1,12 @@
-"""Patterns and punctuations: what a stream promises about its own future.
+"""Punctuations and their patterns: statements of a stream about which tuples no longer come.
 
-    values.py       one value: its order, its Arrow type, its text
-    masks.py        which rows of a column match; arrays in, arrays out
+    values.py       one value of a pattern: its order, its Arrow type, its text form
+    masks.py        kernels: which rows of a column match a pattern; arrays in, arrays out
     patterns.py     Wildcard, Constant, Range, Enumeration, Empty
-    text.py         reading the text form `<180, *>`
+    text.py         the parser of the text form `<180, *>`
     punctuation.py  one pattern for each column of a stream
 
-Only what is imported here is for other packages. Needs nothing of the library but `errors`.
+Other packages use only what is imported here. This package imports nothing of the library but `errors`.
 """
 
 from streamjoin.punctuation.patterns import (

@@ -1,7 +1,7 @@
-"""Which rows of a column a pattern matches: Arrow arrays in, boolean numpy arrays out.
+"""Pattern-matching kernels: which rows of a column match; Arrow arrays in, boolean numpy arrays out.
 
 Each function costs one pass and has no loop over rows. Bounds and values are converted to the column's type
-first, so 5 may stand for a decimal 5.00 and a value of the wrong type is `BadInput`. The order is that of
+first, so 5 matches a decimal 5.00 and a value of the wrong type is `BadInput`. The order is that of
 `values.rank`: NaN equals NaN and is above any number, -0.0 equals 0.0. A null is never matched.
 
     >>> within(pa.array([1.0, float("nan"), None]), low=0.5, low_closed=True).tolist()
@@ -24,20 +24,20 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 def equal(column: Column, value: Value) -> Mask:
     """Rows equal to the value."""
-    column, (wanted,) = _prepare(column, [value])
-    if wanted is None:
+    column, (sought,) = _prepare(column, [value])
+    if sought is None:
         return nothing(column)
-    return _mask(pc.is_nan(column) if is_nan(wanted.as_py()) else pc.equal(column, wanted))
+    return _mask(pc.is_nan(column) if is_nan(sought.as_py()) else pc.equal(column, sought))
 
 
 def member(column: Column, values: Sequence[Value]) -> Mask:
-    """Rows equal to one of the values; the cost does not grow with their number, but for a hash table."""
-    column, wanted = _prepare(column, values)
-    if not wanted or wanted[0] is None:
+    """Rows equal to one of the values; one pass with a hash table of the values."""
+    column, sought = _prepare(column, values)
+    if not sought or sought[0] is None:
         return nothing(column)
     if pa.types.is_floating(column.type):
         column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 + 0.0 is 0.0; is_in compares bits
-    return _mask(pc.is_in(column, value_set=pa.array([v.as_py() for v in wanted], column.type)))
+    return _mask(pc.is_in(column, value_set=pa.array([v.as_py() for v in sought], column.type)))
 
 
 def within(
@@ -48,7 +48,7 @@ def within(
     low_closed: bool = False,
     high_closed: bool = False,
 ) -> Mask:
-    """Rows between two bounds; a bound of None is missing, a closed one belongs to the range."""
+    """Rows between two bounds; a bound of None is missing, a closed bound is part of the range."""
     column, (bottom, top) = _prepare(column, [low, high])
     kept = _mask(column.is_valid())
     if bottom is not None:
@@ -83,7 +83,7 @@ def _below(column: Column, bound: Any, *, closed: bool) -> Any:
 
 
 def _prepare(column: Column, values: Sequence[Value | None]) -> tuple[Column, list[Any]]:
-    """The column in a type that every kernel of Arrow takes, and the values as scalars of that type."""
+    """The column in a type that every Arrow kernel supports, and the values as scalars of that type."""
     dtype = column.type
     if pa.types.is_null(dtype):
         return column, [None for _ in values]

@@ -6,15 +6,15 @@
     {1, 2}    Enumeration   a list of values, sorted, without repeats
     {}        Empty         no value
 
-A pattern answers for one value (`matches`) and for a column (`mask`) alike. Two patterns meet in `intersect`
-and compare in `covers`. Worked number: `[1, 5)` and `{3, 5, 9}` intersect in the constant 3.
+A pattern is tested for one value (`matches`) and for a column (`mask`) with the same result. Two patterns
+combine in `intersect` and compare in `covers`. Worked number: `[1, 5)` and `{3, 5, 9}` intersect in 3.
 
     >>> between(1, 5, high_closed=False).intersect(Enumeration((3, 5, 9)))
     Constant(value=3)
 
-`simplify` gives the one form in which equal promises are equal values; a `Punctuation` holds only simple
-patterns. `covers` is sure when it says True. It may say False for a range whose gaps only the type knows:
-{1, 2} does not claim to cover [1, 2], since patterns do not know that they speak of whole numbers.
+`simplify` gives the canonical form, in which patterns that match the same values are equal; a `Punctuation`
+has only simplified patterns. `covers` is conservative: True is certain, but it may be False for a range whose
+gaps only the type knows. {1, 2} does not cover [1, 2], since a pattern does not know the type of its column.
 """
 
 from abc import ABC, abstractmethod
@@ -31,13 +31,13 @@ from streamjoin.punctuation.values import Value, below, canonical, convert, rank
 
 
 class Pattern(ABC):
-    """What the five have in common. Equality and hash follow `values.rank`: one NaN, one zero."""
+    """Base of the five patterns. Equality and hash follow `values.rank`: one NaN, one zero."""
 
     __slots__ = ()
 
     @abstractmethod
     def matches(self, value: Value | None) -> bool:
-        """Whether the value is one that this pattern speaks of; null only for the wildcard."""
+        """Whether the pattern matches the value; only the wildcard matches null."""
 
     @abstractmethod
     def mask(self, column: Column) -> Mask:
@@ -49,10 +49,10 @@ class Pattern(ABC):
 
     @abstractmethod
     def identity(self) -> tuple[Any, ...]:
-        """What makes two patterns of one class equal."""
+        """The value by which two patterns of one class are equal."""
 
     def intersect(self, other: "Pattern") -> "Pattern":
-        """The simple pattern that matches what both match."""
+        """The simplified pattern that matches the values that both match."""
         one, two = simplify(self), simplify(other)
         if isinstance(one, Range) and isinstance(two, Range):
             low = one if _starts_within(one, two) else two
@@ -142,7 +142,7 @@ class Constant(Pattern):
 class Range(Pattern):
     """An interval: `[1, 5)`. An end of None is missing and never closed.
 
-    Without both ends it is the wildcard by another name, and matches null as that does.
+    Without both ends it equals the wildcard once simplified, and matches null too.
     """
 
     low: Value | None
@@ -182,13 +182,13 @@ class Range(Pattern):
         return masks.within(column, low=self.low, high=self.high, **closed)
 
     def text(self) -> str:
-        """Square brackets take the end in, round ones leave it out or mark it missing."""
+        """Square brackets include the end, round ones exclude it or mark it missing."""
         low = "" if self.low is None else write(self.low)
         high = "" if self.high is None else write(self.high)
         return f"{'[' if self.low_closed else '('}{low}, {high}{']' if self.high_closed else ')'}"
 
     def identity(self) -> tuple[Any, ...]:
-        """Ends and whether they belong to it."""
+        """The ends, and whether each is closed."""
         return rank(self.low), rank(self.high), self.low_closed, self.high_closed
 
 
@@ -244,7 +244,7 @@ class Empty(Pattern):
         return masks.nothing(column)
 
     def text(self) -> str:
-        """A list of nothing."""
+        """Empty curly brackets."""
         return "{}"
 
     def identity(self) -> tuple[Any, ...]:
@@ -264,7 +264,7 @@ def between(
 
 
 def pattern(given: Any) -> Pattern:
-    """The pattern a user means: a pattern, a value, or a list, tuple or set of values.
+    """The pattern for what a user gives: a pattern, a value, or a list, tuple or set of values.
 
     >>> pattern([2, 1, 2])
     Enumeration(values=(1, 2))
@@ -295,7 +295,7 @@ def simplify(given: Pattern) -> Pattern:
 
 
 def check(given: Pattern, dtype: pa.DataType) -> Pattern:
-    """The pattern with its values as a column of this type holds them, or `BadInput` with type and value.
+    """The pattern with its values converted to the type of a column, or `BadInput` with type and value.
 
     >>> check(Constant(5), pa.decimal128(10, 2))
     Constant(value=Decimal('5.00'))

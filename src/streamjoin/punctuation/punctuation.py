@@ -1,9 +1,9 @@
-"""A punctuation: the promise that no tuple matching it will come any more on its stream.
+"""A punctuation: no tuple that matches it follows on its stream.
 
-One pattern for each column, in the stream's order (MJoin, section 3.2). The promise holds for tuples that
-match **every** pattern. It ends a join value only when it speaks of all tuples of that value, that is, when
-the columns outside of the key are wildcards: after `<79, *>` no access record of item 79 comes; after
-`<79, "64.58.76.224">` only one address is silent, and the item must be kept.
+One pattern for each column, in the stream's order (MJoin, section 3.2). A punctuation matches tuples that
+match **every** pattern. It closes a key only when it matches all tuples of that key, that is, when the
+patterns outside of the key are wildcards: after `<79, *>` no access record of item 79 follows; after
+`<79, "64.58.76.224">` only records of one address stop, so key 79 stays open.
 
     >>> from streamjoin.punctuation import ANY, Constant
     >>> over = Punctuation((Constant(79), ANY))
@@ -26,7 +26,7 @@ from streamjoin.punctuation.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Punctuation:
-    """Patterns for the columns of a stream, in its order; kept simple, so equal promises are equal values."""
+    """One pattern for each column of a stream, in its order; simplified, so that equal ones compare equal."""
 
     patterns: tuple[Pattern, ...]
 
@@ -35,7 +35,7 @@ class Punctuation:
         if not given or not all(isinstance(each, Pattern) for each in given):
             raise BadInput(
                 f"A punctuation is made of one pattern for each column, not of {given!r}. "
-                f"Turn values into patterns with pattern(value) and use ANY where nothing is promised."
+                f"Turn values into patterns with pattern(value), and use ANY where every value matches."
             )
         object.__setattr__(self, "patterns", tuple(map(simplify, given)))
 
@@ -53,7 +53,7 @@ class Punctuation:
         return "<" + ", ".join(each.text() for each in self.patterns) + ">"
 
     def matches(self, row: Sequence[Value | None]) -> bool:
-        """Whether the promise speaks of this tuple."""
+        """Whether this tuple matches."""
         self._same_width(len(row), "the row has")
         return all(each.matches(value) for each, value in zip(self.patterns, row, strict=True))
 
@@ -67,24 +67,24 @@ class Punctuation:
         return kept
 
     def covers(self, other: "Punctuation") -> bool:
-        """True only when every tuple that `other` speaks of is one this promise speaks of."""
+        """True only when every tuple that `other` matches is matched by this punctuation too."""
         self._same_width(len(other.patterns), "the other punctuation has")
         pairs = zip(self.patterns, other.patterns, strict=True)
         return other.says_nothing or all(mine.covers(theirs) for mine, theirs in pairs)
 
     def intersect(self, other: "Punctuation") -> "Punctuation":
-        """The promise about the tuples that both speak of."""
+        """The punctuation that matches the tuples that both match."""
         self._same_width(len(other.patterns), "the other punctuation has")
         pairs = zip(self.patterns, other.patterns, strict=True)
         return Punctuation(tuple(mine.intersect(theirs) for mine, theirs in pairs))
 
     @property
     def says_nothing(self) -> bool:
-        """Whether no tuple can match: one column's pattern is empty."""
+        """Whether it matches no tuple, because one column's pattern is empty."""
         return any(isinstance(each, Empty) for each in self.patterns)
 
     def closes_key(self, key_positions: Sequence[int]) -> bool:
-        """Whether it ends whole join values: every pattern outside of the key is a wildcard."""
+        """Whether it closes whole keys: every pattern outside of the key is a wildcard."""
         key = frozenset(key_positions)
         return all(isinstance(each, Wildcard) for at, each in enumerate(self.patterns) if at not in key)
 
@@ -96,7 +96,7 @@ class Punctuation:
         if width != len(self.patterns):
             raise BadInput(
                 f"The punctuation {self.text()} has {len(self.patterns)} columns, {who} {width}. "
-                f"Give one pattern for each column of the stream, ANY where nothing is promised."
+                f"Give one pattern for each column of the stream, ANY where every value matches."
             )
 
     def __str__(self) -> str:

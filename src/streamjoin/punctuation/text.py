@@ -1,13 +1,13 @@
-"""Reading the text form of patterns and punctuations: `<180, *>`.
+"""The parser of the text form of patterns and punctuations: `<180, *>`.
 
     punctuation  <pattern, pattern, ...>         one pattern for each column
     pattern      *   value   [value, value)   (, value]   {value, value}   {}
     value        180   12.50   true   "JSON string"   2026-11-15T10:00:00+01:00   0x00ff
 
-Blanks between the signs do not count. A string may hold any character, since its quotes are read as JSON
-does. What is read is simplified, so reading what a `Punctuation` wrote gives that punctuation back. Malformed
-text or a value of the wrong type is `BadInput`: it names the column's position (from 0), what was found and
-what was expected. Cost: linear in the text.
+Blanks between tokens are ignored. A string is a JSON string, so it may contain any character. The result is
+simplified: parsing the text of a `Punctuation` gives an equal punctuation. Malformed text or a value of the
+wrong type is `BadInput`, which names the column's position (from 0), what was found and what was expected.
+Cost: linear in the text.
 
     >>> parse_pattern("[1, 5)", pa.int64())
     Range(low=1, high=5, low_closed=True, high_closed=False)
@@ -35,12 +35,11 @@ _TOKEN = re.compile(
 
 
 def parse_pattern(text: str, dtype: pa.DataType, *, bare_strings: bool = False) -> Pattern:
-    """The pattern that a text says of a column of this type.
+    """Parse the pattern of a column of this type.
 
-    With `bare_strings`, as inside an XML element, a string may stand without quotes: the text, blanks around
-    it trimmed, is the constant, unless it is exactly `*`, or begins with `{`, `[`, `(` or `"` and reads as a
-    pattern as a whole. Values inside such a pattern keep their quotes: `{a, b}` is a constant,
-    `{"a", "b"}` a list.
+    With `bare_strings`, as inside an XML element, a string needs no quotes: the text, trimmed of blanks, is
+    the constant, unless it is exactly `*`, or begins with `{`, `[`, `(` or `"` and parses as a pattern as a
+    whole. Values inside such a pattern keep their quotes: `{a, b}` is a constant, `{"a", "b"}` a list.
 
     >>> parse_pattern(" Smart Card ", pa.string(), bare_strings=True)
     Constant(value='Smart Card')
@@ -64,7 +63,7 @@ def _whole_pattern(text: str, dtype: pa.DataType) -> Pattern:
 
 
 def parse_patterns(text: str, types: Sequence[pa.DataType]) -> tuple[Pattern, ...]:
-    """The patterns of a punctuation's text, one for each type."""
+    """Parse the text of a punctuation: one pattern for each type."""
     scan = _Scan(text)
     scan.take("<")
     found = []
@@ -79,7 +78,7 @@ def parse_patterns(text: str, types: Sequence[pa.DataType]) -> tuple[Pattern, ..
 
 
 class _Scan:
-    """The tokens of a text and the place in them. `column` is the position that errors name."""
+    """A token stream with a cursor. `column` is the position that errors name."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -92,7 +91,7 @@ class _Scan:
         self._at = 0
 
     def pattern(self, dtype: pa.DataType) -> Pattern:
-        """Read one pattern."""
+        """Parse one pattern."""
         if self._skip("*"):
             return ANY
         if self._skip("{"):
@@ -135,12 +134,12 @@ class _Scan:
         return value
 
     def take(self, sign: str, expected: str | None = None) -> None:
-        """Read a sign that must stand here."""
+        """Consume a token that is required here."""
         if not self._skip(sign):
             raise self._error(expected or f"{sign!r}")
 
     def take_end(self) -> None:
-        """Nothing may follow."""
+        """Require the end of the text."""
         if self._at < len(self._tokens):
             raise self._error("the end of the text")
 

@@ -1,13 +1,13 @@
-"""One value inside a pattern: its order, its Arrow type, its text.
+"""A value of a pattern: its order, its Arrow type, its text form.
 
-Three questions, each answered in one place, so that a row seen by Python and a column seen by Arrow agree:
+Each is defined in one place, so that matching a row in Python and a column in Arrow agree:
 
 - **Order** (`rank`): NaN equals NaN and is greater than any number, -0.0 equals 0.0, as in Spark. Times with
   a zone are compared as instants; Python alone would call the two 02:30 of a clock change equal.
-- **Type** (`convert`): a value becomes what `pa.scalar(value, dtype).as_py()` gives, or is refused. Nothing
-  is guessed and nothing is lost: 5 fits a decimal, "5" does not fit an int64, half a second no timestamp[s].
+- **Type** (`convert`): a value becomes what `pa.scalar(value, dtype).as_py()` gives, or is refused. The
+  conversion is exact: 5 fits a decimal, "5" does not fit an int64, half a second no timestamp[s].
 - **Text** (`write`, `reader`): 180, 12.50, true, "a JSON string", 0x00ff, 2026-11-15T10:00:00+01:00.
-  Reading what was written gives the same value for every type of `kind`.
+  Writing and reading gives the same value, for every type of `kind`.
 
     >>> convert(5, pa.decimal128(10, 2))
     Decimal('5.00')
@@ -65,7 +65,7 @@ def is_nan(value: Value) -> bool:
 
 
 def rank(value: Value) -> Any:
-    """What stands for the value where values are compared or hashed."""
+    """The sort key of a value, used to compare and hash values."""
     if is_nan(value):
         return _NAN_RANK
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -74,7 +74,7 @@ def rank(value: Value) -> Any:
 
 
 def below(one: Value, other: Value) -> bool:
-    """Whether `one` comes strictly before `other`; values of different kinds have no order."""
+    """Whether `one` is strictly less than `other`; values of different kinds have no order."""
     try:
         return bool(rank(one) < rank(other))
     except TypeError as error:
@@ -94,10 +94,10 @@ def canonical(value: Any) -> Value:
     elif isinstance(value, bytearray | memoryview):
         value = bytes(value)
     if value is None or type(value).__name__ == "NaTType":
-        raise BadInput("A null is not a value of a pattern: it never joins. Use ANY for 'every value'.")
+        raise BadInput("A null is not a value of a pattern: null keys never match. Use ANY for every value.")
     if not isinstance(value, _PYTHON_TYPES):
         raise BadInput(
-            f"{value!r} of type {type(value).__name__} cannot stand in a pattern. Give a number, string, "
+            f"{value!r} of type {type(value).__name__} cannot be part of a pattern. Give a number, string, "
             f"bytes, date, time, a list of such values, between(low, high) or ANY."
         )
     if isinstance(value, float | Decimal) and value == 0:
@@ -133,7 +133,7 @@ _ZONED_TIME = Kind("timestamp", (datetime,), "a time with its zone such as 2026-
 
 
 def plain(dtype: pa.DataType) -> pa.DataType:
-    """The type of the values: of a dictionary type, what it encodes."""
+    """The type of the values: for a dictionary type, its value type."""
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
@@ -152,13 +152,13 @@ def kind(dtype: pa.DataType) -> Kind:
             if holds(dtype):
                 return found
     raise BadInput(
-        f"Type {dtype} cannot stand in a punctuation. Cast the column to a number, string, binary, date, "
+        f"Type {dtype} cannot be part of a punctuation. Cast the column to a number, string, binary, date, "
         f"time, timestamp or duration in at most microseconds, or punctuate it with ANY only."
     )
 
 
 def convert(value: Any, dtype: pa.DataType) -> Value:
-    """The value as a column of this type holds it; `BadInput` when it does not fit exactly.
+    """The value converted to a column's type; `BadInput` when it does not fit exactly.
 
     A float column rounds a float to its width, as Arrow and Spark do; everything else is exact.
     """
@@ -170,13 +170,13 @@ def convert(value: Any, dtype: pa.DataType) -> Value:
     if not takes:
         raise _misfit(repr(value), dtype, f"a Python {type(value).__name__} is not converted")
     try:
-        held = canonical(pa.scalar(value, plain(dtype)).as_py())
-        same = rank(held) == rank(value) or (family.name == "float" and math.isfinite(held))
+        converted = canonical(pa.scalar(value, plain(dtype)).as_py())
+        same = rank(converted) == rank(value) or (family.name == "float" and math.isfinite(converted))
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise _misfit(repr(value), dtype, str(error)) from error
     if not same:
-        raise _misfit(repr(value), dtype, f"it would become {held!r}")
-    return held
+        raise _misfit(repr(value), dtype, f"it would become {converted!r}")
+    return converted
 
 
 def _misfit(given: str, dtype: pa.DataType, reason: str = "") -> BadInput:
@@ -222,8 +222,8 @@ _DURATION = re.compile(r"(-?)PT([0-9]+(\.[0-9]{1,6})?)S")
 def reader(dtype: pa.DataType) -> Callable[[str], Value]:
     """A function from the text form (blanks trimmed) to the value of this type.
 
-    Strings are the exception: they are taken as they stand, since their quotes belong to the pattern around.
-    Made once for a column and used for each of its values: looking up a type costs more than reading an int.
+    Strings are returned as they are, since their quotes belong to the enclosing pattern. Make it once for a
+    column and use it for each value: looking up a type costs more than reading an int.
     """
     family = kind(dtype)
     if family.name == "string":

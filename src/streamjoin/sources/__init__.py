@@ -1,4 +1,4 @@
-"""Where streams come from: readers of stored streams, and seeded generators of the papers' streams.
+"""Readers of stored streams: XML streams with punctuation elements (the papers' Convert operator).
 
-A source gives Arrow tables and punctuations in stream order; it knows nothing of joins.
+A source gives Arrow tables and punctuations in stream order; it imports nothing of joins.
 """

@@ -1,24 +1,24 @@
-"""Convert: an XML stream becomes tables and punctuations (MJoin, section 2, figures 2 and 3).
+"""Convert operator: parses an XML stream into tables and punctuations (MJoin, section 2, figures 2 and 3).
 
     <stream:AccessRecord>
       <record> <sno> 79 </sno> <ipaddr> 64.58.76.224 </ipaddr> </record>           a row
       <punct:record> <sno> 79 </sno> <ipaddr> * </ipaddr> </punct:record>          the punctuation <79, *>
     </stream:AccessRecord>
 
-Records stand directly under the root; other elements there are ignored. A child named as a column gives
-that column's value, blanks trimmed; an absent or empty child is null, an unknown child is ignored. In a
-punctuation an absent child is a wildcard, and a text is a pattern in its text form, where a string may stand
-without quotes. The prefixes `stream:` and `punct:` are bound to nothing in the papers: names are taken as
+Records are children of the root; other elements there are ignored. A child with the name of a column gives
+that column's value, trimmed of blanks; an absent or empty child is null, an unknown child is ignored. In a
+punctuation an absent child is a wildcard, and other text is a pattern in its text form, in which a string
+needs no quotes. The papers bind the prefixes `stream:` and `punct:` to no namespace: names are compared as
 written.
 
 Order: rows come in the stream's order, and every punctuation after all rows before it. With
-`punctuation_order=False` it may come later than it stood, which is safe: a promise that acts late only keeps
-more state. Rows are cut into tables of `batch_rows`; tables are fewer and larger without the exact order.
+`punctuation_order=False` it may come later, which is safe: a key that is closed late only costs state. Rows
+are cut into tables of `batch_rows`; without the exact order tables are fewer and larger.
 
 Memory: one batch and one element, never the document. Cost: about 6 µs a row of two columns.
 
-Entities declared in the document, external ones and external DTDs are refused, since a few lines of them can
-blow up to gigabytes or read other files.
+Entity declarations, external entities and external DTDs are refused, since a few lines of them can expand to
+gigabytes or read other files.
 """
 
 import io
@@ -54,9 +54,8 @@ def convert(
 ) -> Iterator[Element]:
     """Tables and punctuations of an XML stream, as they come.
 
-    `source`: a path, a binary file, or an iterable of bytes; it is read no faster than the result is taken.
-    Whatever is wrong with the stream is `BadInput` with the byte offset, after everything that came before
-    the mistake.
+    `source`: a path, a binary file, or an iterable of bytes; it is read as the result is consumed.
+    An error in the stream is `BadInput` with the byte offset, raised after everything before it was given.
 
     >>> figure = b"<s><record><sno> 79 </sno></record><punct:record><sno> 79 </sno></punct:record></s>"
     >>> rows, over = convert([figure], record="record", schema=pa.schema({"sno": pa.int64()}))
@@ -78,7 +77,7 @@ def _drive(reading: "Convert", source: Source) -> Iterator[Element]:
 
 
 def _chunks(source: Source) -> Iterator[bytes]:
-    """The source in pieces of at most `CHUNK_BYTES`, so that no piece gives many tables at once."""
+    """The source in chunks of at most `CHUNK_BYTES`, so that no chunk gives many tables at once."""
     if isinstance(source, str | os.PathLike):
         with Path(source).open("rb") as file:
             yield from _chunks(file)
@@ -89,14 +88,14 @@ def _chunks(source: Source) -> Iterator[bytes]:
     elif isinstance(source, bytes):
         yield from _chunks(io.BytesIO(source))
     else:
-        for piece in source:
-            for start in range(0, len(piece), CHUNK_BYTES):
-                yield piece[start : start + CHUNK_BYTES]
+        for given in source:
+            for start in range(0, len(given), CHUNK_BYTES):
+                yield given[start : start + CHUNK_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a stream can be taken up again: a byte between two elements, and what stood around it."""
+    """Where reading can resume: a byte between two elements, and the root and encoding around it."""
 
     byte_offset: int = 0
     root: str | None = None
@@ -104,15 +103,15 @@ class Position:
 
 
 class Convert:
-    """The reader behind `convert`, fed by hand, which can stop and go on later.
+    """The incremental parser behind `convert`, which can stop and resume.
 
-    `feed` returns what is complete; rows of an unfinished batch wait inside until `flush` or `close`. A
-    mistake in the stream does not lose what came before it: that is returned first, `error` is set, and the
+    `feed` returns what is complete; rows of an unfinished batch are buffered until `flush` or `close`. An
+    error in the stream does not lose what came before it: that is returned first, `error` is set, and the
     next call raises it.
 
-    To go on in another process: call `flush()`, store `position`, and there make
+    To resume in another process: call `flush()`, store `position`, and there make
     `Convert(record, schema, resume=position)` and feed it from byte `position.byte_offset` of the stream. It
-    opens a root element of the same name first, so that the end tag of the root finds its start; offsets in
+    opens a root element of the same name first, so that the end tag of the root matches; offsets in
     `position` and in messages stay those of the whole stream. A UTF-16 stream can be read but not resumed.
 
     >>> first = Convert("record", pa.schema({"sno": pa.int64()}))
@@ -144,13 +143,13 @@ class Convert:
         self._keep_order = punctuation_order
 
         self._rows: list[list[Any]] = [[] for _ in schema]  # one list for each column
-        self._closed_keys: list[Punctuation] = []  # wait for their batch when the order need not be kept
+        self._punctuations: list[Punctuation] = []  # buffered with their batch if order does not matter
         self._ready: list[Element] = []
 
         self._depth = 0
         self._name, self._kind, self._start = "", _OTHER, 0  # the element under the root
         self._fields: list[Any] = []  # its values so far; None = absent
-        self._column = -1  # of the child we are in; -1 = none that counts
+        self._column = -1  # of the current child; -1 = no column
         self._text: list[str] = []
         self._open_parser(resume or Position())
 
@@ -165,7 +164,7 @@ class Convert:
         return self._parse(b"", final=True)
 
     def flush(self) -> list[Element]:
-        """Everything that stands before `byte_offset` and was not returned yet."""
+        """Everything before `byte_offset` that was not returned yet."""
         self._cut()
         ready, self._ready = self._ready, []
         return ready
@@ -177,15 +176,15 @@ class Convert:
 
     @property
     def position(self) -> Position:
-        """Where another `Convert` can go on, once what `flush` returns is safe."""
+        """Where another `Convert` can resume, once what `flush` returned is stored."""
         if self._offset == 0:
             return Position()
         return Position(self._offset, self._root, self._encoding)
 
     @property
     def buffered(self) -> int:
-        """Rows and punctuations held back."""
-        return len(self._rows[0]) + len(self._closed_keys)
+        """How many rows and punctuations are buffered."""
+        return len(self._rows[0]) + len(self._punctuations)
 
     # ------------------------------------------------------------ the parser
 
@@ -204,7 +203,7 @@ class Convert:
         parser.EntityDeclHandler = self._refuse_entity
         parser.ExternalEntityRefHandler = self._refuse_entity
         parser.SkippedEntityHandler = self._refuse_entity
-        self._shift = start.byte_offset  # of the stream's bytes against the parser's
+        self._shift = start.byte_offset  # byte offsets of the stream less those of the parser
         if start.root is not None:
             tag = f"<{start.root}>".encode(start.encoding or "utf-8")
             self._shift -= len(tag)
@@ -231,7 +230,7 @@ class Convert:
         return ready
 
     def _mark(self, *_: Any) -> None:
-        """Note the end of the last element, now that the token after it has begun."""
+        """Record the end of the last element, now that the next token has begun."""
         if self._offset_due and (at := self._parser.CurrentByteIndex) >= 0:
             self._offset, self._offset_due = at + self._shift, False
             self._parser.CharacterDataHandler = None
@@ -288,7 +287,7 @@ class Convert:
 
     def _pattern(self, text: str, dtype: pa.DataType) -> Pattern:
         if not text:
-            raise BadInput("'' is not a pattern. Write * for every value, or leave the element out.")
+            raise BadInput("'' is not a pattern. Write * for every value, or omit the element.")
         return parse_pattern(text, dtype, bare_strings=True)
 
     def _take_row(self) -> None:
@@ -297,24 +296,24 @@ class Convert:
                 raise self._mistake(column, "'' is no value, and the column is declared not nullable")
         for values, value in zip(self._rows, self._fields, strict=True):
             values.append(value)
-        if len(self._rows[0]) + len(self._closed_keys) >= self._batch_rows:
+        if len(self._rows[0]) + len(self._punctuations) >= self._batch_rows:
             self._cut()
 
     def _take_punctuation(self) -> None:
-        self._closed_keys.append(Punctuation(tuple(ANY if each is None else each for each in self._fields)))
+        self._punctuations.append(Punctuation(tuple(ANY if each is None else each for each in self._fields)))
         if self._keep_order or self.buffered >= self._batch_rows:
             self._cut()
 
     def _cut(self) -> None:
-        """Move what is buffered to what is ready: the rows as one table, then the punctuations."""
+        """Move the buffered rows, as one table, and then the punctuations to the output."""
         if self._rows[0]:
             arrays = [
                 pa.array(values, field.type) for values, field in zip(self._rows, self._schema, strict=True)
             ]
             self._ready.append(pa.Table.from_arrays(arrays, schema=self._schema))
             self._rows = [[] for _ in self._schema]
-        self._ready += self._closed_keys
-        self._closed_keys = []
+        self._ready += self._punctuations
+        self._punctuations = []
 
     def _mistake(self, column: int, what: str) -> BadInput:
         return BadInput(

@@ -1,19 +1,17 @@
-"""Convert for readers that take rows only and take them piece by piece.
-
-Punctuations become rows with a mark, and a file that may still grow is read from one element's end to the
-next that is wanted:
+"""The Convert operator for consumers of rows: punctuations as marked rows, and incremental reads of a file
+that may still grow, from the end of one element to the end of another:
 
     <record> <sno> 79 </sno> <ipaddr> 64.58.76.224 </ipaddr> </record>      79, "64.58.76.224", false
     <punct:record> <sno> 79 </sno> <ipaddr> * </ipaddr> </punct:record>     79, null, true
     <punct:record> <sno> {80, 81} </sno> </punct:record>                    80, null, true and 81, null, true
 
-A marked row stands for a promise about whole join values. So every column outside of the key must be a
-wildcard: a punctuation that says less closes no key and is left out, which is safe (more state is kept). In
-the key a constant is its value, a wildcard is null, a list is one row for each value. A range cannot be a
-row: `BadInput` with the byte offset of its element.
+A marked row closes a whole key. So every column outside of the key must be a wildcard: another punctuation
+closes no key and is omitted, which is safe and only costs state. In the key a constant is its value, a
+wildcard is null, a list is one row for each value. A range cannot be a row: `BadInput` with the byte offset
+of its element.
 
-Order: rows stand in the stream's order, marked ones among them. Cost: `scan` takes about 0.4 of the time that
-`rows_of` takes for the same bytes, since it parses but reads no value.
+Order: all rows, marked ones too, come in the stream's order. Cost: `scan` takes about 0.4 of the time of
+`rows_of` for the same bytes, since it parses the elements but not their values.
 """
 
 from collections.abc import Iterator
@@ -32,7 +30,7 @@ FILE_SPAN = 1 << 40  # sequence numbers of one file; its elements begin at bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RowFormat:
     """How the elements of a stream become rows.
 
     `schema` is that of the rows. Its column `marker` says which rows are punctuations of `key`; with an empty
@@ -51,7 +49,7 @@ class Form:
         if self.key:
             self._check_column(self.marker, pa.bool_(), "marks the punctuations")
         if self.sequence is not None:
-            self._check_column(self.sequence, pa.int64(), "tells the order")
+            self._check_column(self.sequence, pa.int64(), "gives the order")
         names = self.columns.names
         for name in self.key:
             if name not in names:
@@ -59,13 +57,13 @@ class Form:
         required = [field.name for field in self.columns if not field.nullable]
         if self.key and required:
             raise InvalidJoin(
-                f"The columns {required} are declared not null, but the rows of punctuations hold nulls. "
-                f"Declare them nullable, or leave out the key if the stream has no punctuations."
+                f"The columns {required} are declared not null, but the rows of punctuations have nulls. "
+                f"Declare them nullable, or omit the key if the stream has no punctuations."
             )
 
     @property
     def columns(self) -> pa.Schema:
-        """What is read from the elements."""
+        """The columns that are read from the elements."""
         own = {self.marker if self.key else None, self.sequence}
         return pa.schema([field for field in self.schema if field.name not in own])
 
@@ -77,13 +75,13 @@ class Form:
             )
 
 
-class _Piecewise(Convert):
-    """A Convert that tells where it is even when the last token came in two pieces."""
+class _Incremental(Convert):
+    """A Convert whose position is exact even when the last token was split over two chunks."""
 
     def settle(self) -> list[Element]:
-        """Take in every token that is complete, and return as `feed` does.
+        """Parse every token that is complete, and return as `feed` does.
 
-        From version 2.6 on, expat puts off the rest of a token that came cut in two until much more has come.
+        From version 2.6 on, expat defers the rest of a split token until much more input has come.
         """
         if not hasattr(self._parser, "SetReparseDeferralEnabled"):
             return []
@@ -93,10 +91,10 @@ class _Piecewise(Convert):
         return ready
 
 
-class MarkedRows(_Piecewise):
-    """A Convert whose tables are all there is: punctuations stand in them as marked rows.
+class MarkedRows(_Incremental):
+    """A Convert that gives tables only: punctuations are marked rows in them.
 
-    >>> form = Form("record", pa.schema({"sno": pa.int64(), "is_end": pa.bool_()}), key=("sno",))
+    >>> form = RowFormat("record", pa.schema({"sno": pa.int64(), "is_end": pa.bool_()}), key=("sno",))
     >>> reading = MarkedRows(form)
     >>> reading.feed(b"<s><record><sno>79</sno></record><punct:record><sno>79</sno></punct:record>")
     []
@@ -105,11 +103,11 @@ class MarkedRows(_Piecewise):
     """
 
     def __init__(
-        self, form: Form, *, batch_rows: int = 10_000, resume: Position | None = None, first: int = 0
+        self, form: RowFormat, *, batch_rows: int = 10_000, resume: Position | None = None, first: int = 0
     ) -> None:
         self._form = form
         self._first = first  # the sequence number of the file's byte 0
-        self._marks: list[bool] = []  # of each row; may be one longer than the rows after a mistake
+        self._marks: list[bool] = []  # of each row; may be one longer than the rows after an error
         self._starts: list[int] = []
         super().__init__(form.record, form.columns, batch_rows=batch_rows, resume=resume)
         self._key = [self._columns[name] for name in form.key]
@@ -133,7 +131,7 @@ class MarkedRows(_Piecewise):
         self._starts.append(self._first + self._start)
 
     def _closed(self, punctuation: Punctuation) -> list[tuple[Any, ...]]:
-        """For each key column the values that have ended."""
+        """For each key column the closed values."""
         if not self._key:
             raise InvalidJoin(
                 f"Element <{self._name}> at byte {self._start} is a punctuation, and no key is named. "
@@ -173,25 +171,25 @@ class MarkedRows(_Piecewise):
         return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
-# ---------------------------------------------------------------- pieces of a file
+# ---------------------------------------------------------------- incremental reads of a file
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """What of a file can be read next: up to `end`. `closed`: nothing can follow; `error`: a mistake does."""
+class Readable:
+    """How far a file can be read: to `end`. `closed`: the document ends there; `error`: malformed there."""
 
     end: Position
     closed: bool = False
     error: BadInput | None = None
 
 
-def scan(path: Path, start: Position, *, size: int, limit: int | None = None) -> Stretch:
-    """How far the complete elements go, among the first `size` bytes of the file.
+def scan(path: Path, start: Position, *, size: int, limit: int | None = None) -> Readable:
+    """Find the last complete element among the first `size` bytes of the file.
 
-    At most `limit` bytes further; when not even one element ends there, then on to where one does. A stream
-    that stops in the middle of an element is no mistake: the rest may still come.
+    At most `limit` bytes further, or up to the end of the first element if it is longer. A file that ends in
+    the middle of an element is not an error: the rest may still come.
     """
-    reading = _Piecewise(" ", pa.schema({"": pa.string()}), resume=start)  # no element has this name
+    reading = _Incremental(" ", pa.schema({"": pa.string()}), resume=start)  # no element has this name
     at = start.byte_offset
     step = CHUNK_BYTES if limit is None else min(CHUNK_BYTES, limit)
     stop = size if limit is None else min(size, at + limit)
@@ -202,24 +200,24 @@ def scan(path: Path, start: Position, *, size: int, limit: int | None = None) ->
             if not chunk:
                 break
             if at == 0 and (b"\0" in chunk[:4] or chunk[:2] in (b"\xff\xfe", b"\xfe\xff")):
-                wide = "It is UTF-16 or UTF-32, which cannot be read in pieces. Store it as UTF-8."
-                return Stretch(start, error=_of_file(path, BadInput(wide)))
+                wide = "It is UTF-16 or UTF-32, which cannot be read incrementally. Store it as UTF-8."
+                return Readable(start, error=_of_file(path, BadInput(wide)))
             reading.feed(chunk)
             at += len(chunk)
             if reading.error is not None:
-                return Stretch(reading.position, error=_of_file(path, reading.error))
+                return Readable(reading.position, error=_of_file(path, reading.error))
     if at < size:
-        return Stretch(reading.position)
+        return Readable(reading.position)
     reading.settle()
     end = reading.position
     reading.close()
-    return Stretch(end, closed=reading.error is None)
+    return Readable(end, closed=reading.error is None)
 
 
 def rows_of(
-    path: Path, form: Form, *, start: Position | None = None, end: int | None = None, number: int = 0
+    path: Path, form: RowFormat, *, start: Position | None = None, end: int | None = None, number: int = 0
 ) -> Iterator[pa.Table]:
-    """The rows of a file between two positions; without `end` of all the rest of a whole document.
+    """The rows of a file between two positions; without `end` up to the end of the document.
 
     `number` counts the files before this one, for the sequence.
     """
@@ -243,7 +241,7 @@ def rows_of(
         if reading.error is None and reading.byte_offset != end:
             raise BadInput(
                 f"{path} has changed: no element ends at byte {end} any more, where one did. "
-                f"Append to a file that is being read, and change nothing in it."
+                f"Only append to a file that is being read."
             )
     if reading.error is not None:
         raise _of_file(path, reading.error)

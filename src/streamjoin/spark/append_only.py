@@ -1,7 +1,7 @@
-"""Result rows as a DataFrame that is written in append mode only.
+"""Append-only results: a DataFrame that refuses every output mode but append.
 
-A result, once given, never changes, so append is the one mode with a meaning. Spark itself would
-accept `update` for a join like ours and do the same as in append mode, without saying so.
+A result, once emitted, never changes, so append is the only meaningful mode. Spark would accept `update` for
+this join and silently do the same as in append mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _AppendOnly(DataStreamWriter):
     def outputMode(self, outputMode: str) -> DataStreamWriter:
         if str(outputMode).lower() != "append":
             raise InvalidJoin(
-                f"output mode {outputMode!r}: a join's result never changes once it is given, "
+                f"output mode {outputMode!r}: a join's result never changes once it is emitted, "
                 "so it is written with outputMode('append') only; aggregate it first, or leave the mode out"
             )
         return super().outputMode(outputMode)

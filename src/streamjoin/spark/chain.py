@@ -1,12 +1,13 @@
-"""Results and punctuations of a join on their way into the next one, in the same query.
+"""Propagation between two joins of one query: results and punctuations of the first become an input of the
+next.
 
     first join, packed → unpack (this file) → select (JVM: cast, hash) → pack (this file) → second join
 
-Between the two, a row of the DataFrame is a result, a finished key (its constants in the key columns),
-something wide that one bucket of the first join has finished, as text, or how far its event time has
-got. The columns `PASSED` say which. The second join counts the buckets that have told of a wide part; a
-finished key needs one, the bucket that held it. Both stateful operators work in the same micro-batch, so
-the second has rows and punctuations of the first as soon as they are made, rows first.
+Between the two, a row of the DataFrame is a result, a closed key (its constants in the key columns), a range
+punctuation of one bucket of the first join, as text, or that join's output watermark; the columns
+`PROPAGATED` say which. A closed key takes effect at once, since one bucket has all its rows; a range takes
+effect when every bucket of the first join has sent it. Both stateful operators work in the same micro-batch,
+so the second receives rows and punctuations of the first as soon as they are made, rows first.
 """
 
 from __future__ import annotations
@@ -30,35 +31,39 @@ from streamjoin.join.intake import widened
 from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import ANY, Punctuation, simplify
 from streamjoin.spark.ingest import Packer
-from streamjoin.spark.outputs import CARRIED, PROGRESS, PUNCTUATIONS, ROWS, WIDE, Packed
+from streamjoin.spark.outputs import FORWARDED, PATTERNS, PUNCTUATIONS, ROWS, WATERMARK, Packed
 from streamjoin.state.closed_keys import KeyPatterns, is_everything
 from streamjoin.state.codec import decode_batch
 
 if TYPE_CHECKING:
     from streamjoin.spark.frame import SparkJoin
 
-PASSED = {"_passed": T.IntegerType(), "_passed_text": T.StringType(), "_passed_by": T.LongType()}
+PROPAGATED = {
+    "_propagated": T.IntegerType(),
+    "_propagated_text": T.StringType(),
+    "_propagated_by": T.LongType(),
+}
 
 
 def forward(join: SparkJoin, *, keys: bool) -> DataFrame:
-    """The output columns of a join that feeds another, and `PASSED`; finished `keys` where asked."""
+    """The output columns of a join that feeds another, and `PROPAGATED`; its closed `keys` where asked."""
     output = join.output_type()
-    clashing = [name for name in output.names if name in PASSED]
+    clashing = [name for name in output.names if name in PROPAGATED]
     if clashing:
         raise InvalidJoin(
-            f"join {join.spec.name!r} has a result column {', '.join(clashing)}, which a join that follows "
-            "needs for itself; rename it"
+            f"join {join.spec.name!r} has a result column {', '.join(clashing)}, which propagation to "
+            "the next join uses; rename it"
         )
-    kinds = [ROWS, WIDE, PROGRESS, CARRIED, *([PUNCTUATIONS] if keys else [])]
+    kinds = [ROWS, PATTERNS, WATERMARK, FORWARDED, *([PUNCTUATIONS] if keys else [])]
     packed = join.emitted(Packed()).where(F.col("kind").isin(kinds)).select("kind", "input", "blob")
-    tagged = T.StructType([*output.fields, *(T.StructField(name, dtype) for name, dtype in PASSED.items())])
-    found = packed.mapInArrow(Unpack(join.spec), tagged)
-    return join.passing(found, others=F.col("_passed") != ROWS)
+    added = [T.StructField(name, dtype) for name, dtype in PROPAGATED.items()]
+    found = packed.mapInArrow(Unpack(join.spec), T.StructType([*output.fields, *added]))
+    return join.passing(found, others=F.col("_propagated") != ROWS)
 
 
 @dataclass(frozen=True)
 class Unpack:
-    """Packed elements of a join as rows in its output columns, followed by `PASSED`."""
+    """Packed outputs of a join as rows in its output columns, followed by `PROPAGATED`."""
 
     spec: JoinSpec
 
@@ -71,49 +76,49 @@ class Unpack:
     def _element(self, kind: int, bucket: int | None, data: pa.RecordBatch) -> pa.RecordBatch:
         count = data.num_rows
         columns: dict[str, Any] = {}
-        if kind in (ROWS, CARRIED):
+        if kind in (ROWS, FORWARDED):
             columns = dict(zip(data.schema.names, data.columns, strict=True))
         elif kind == PUNCTUATIONS:
             columns = dict(zip(self.spec.key_names, data.columns[1:], strict=True))
         arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in self.spec.emits]
         arrays += [
             pa.array([kind] * count, pa.int32()),
-            data.column(0) if kind == WIDE else pa.nulls(count, pa.string()),
-            data.column(0) if kind == PROGRESS else pa.array([bucket] * count, pa.int64()),
+            data.column(0) if kind == PATTERNS else pa.nulls(count, pa.string()),
+            data.column(0) if kind == WATERMARK else pa.array([bucket] * count, pa.int64()),
         ]
-        return pa.RecordBatch.from_arrays(arrays, names=[*self.spec.emits.names, *PASSED])
+        return pa.RecordBatch.from_arrays(arrays, names=[*self.spec.emits.names, *PROPAGATED])
 
 
 @dataclass(frozen=True)
-class PassedPacker(Packer):
-    """Packs results of another join with its punctuations, which come in the columns `PASSED`."""
+class PropagatedPacker(Packer):
+    """Packs the results of another join and its punctuations, which are in the columns `PROPAGATED`."""
 
     places: tuple[int, ...] | None = None
     key_types: tuple[pa.DataType, ...] = ()  # of the first join
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
-        kinds = batch.column("_passed")
+        kinds = batch.column("_propagated")
         result = super().arrivals(batch.filter(pc.equal(kinds, ROWS)))
-        finished = batch.filter(pc.equal(kinds, PUNCTUATIONS))
-        if finished.num_rows and self.places is not None:
-            columns = {field.name: finished.column(i) for i, field in enumerate(finished.schema)}
+        closed = batch.filter(pc.equal(kinds, PUNCTUATIONS))
+        if closed.num_rows and self.places is not None:
+            columns = {field.name: closed.column(i) for i, field in enumerate(closed.schema)}
             keys = self.layout.keys_only.batch([columns["h"], *self.keys(columns)])
             result = replace(result, keys=concat(keys.layout, [result.keys, keys]))
-        passed = batch.filter(pc.equal(kinds, CARRIED))
-        if passed.num_rows:
-            result = self._with_carried(result, passed)
-        progress = batch.filter(pc.equal(kinds, PROGRESS))
-        if progress.num_rows:  # all buckets below know the same
-            result = replace(result, watermark_us=pc.min(progress.column("_passed_by")).as_py())
-        told = batch.filter(pc.equal(kinds, WIDE))
-        return self._with_wide(result, told) if told.num_rows else result
+        forwarded = batch.filter(pc.equal(kinds, FORWARDED))
+        if forwarded.num_rows:
+            result = self._with_forwarded(result, forwarded)
+        watermark = batch.filter(pc.equal(kinds, WATERMARK))
+        if watermark.num_rows:  # the same from all buckets of the first join
+            result = replace(result, watermark_us=pc.min(watermark.column("_propagated_by")).as_py())
+        patterns = batch.filter(pc.equal(kinds, PATTERNS))
+        return self._with_patterns(result, patterns) if patterns.num_rows else result
 
-    def _with_carried(self, result: Arrivals, passed: pa.RecordBatch) -> Arrivals:
-        """Promises about the key here, or a later one; each bucket below speaks for itself."""
-        columns = {field.name: passed.column(i) for i, field in enumerate(passed.schema)}
-        by = columns["_passed_by"].to_numpy()
-        named: Mask = np.zeros(passed.num_rows, np.bool_)
+    def _with_forwarded(self, result: Arrivals, forwarded: pa.RecordBatch) -> Arrivals:
+        """With punctuations on the key of this join or a later one, counted by the bucket that sent them."""
+        columns = {field.name: forwarded.column(i) for i, field in enumerate(forwarded.schema)}
+        by = columns["_propagated_by"].to_numpy()
+        named: Mask = np.zeros(forwarded.num_rows, np.bool_)
         for n in self.forwarded:
             named |= valid([columns[f"p{n}"]])
         at = Positions(by, np.zeros(len(by), np.int64))
@@ -122,20 +127,20 @@ class PassedPacker(Packer):
         wide = replace(self, null_is_wildcard=True)
         return wide.with_marked(result, columns["h"], keys, (rows[~named], at))
 
-    def _with_wide(self, result: Arrivals, told: pa.RecordBatch) -> Arrivals:
-        said = [self._patterns(text) for text in told.column("_passed_text").to_pylist()]
-        counted = [i for i, patterns in enumerate(said) if patterns is not None]
-        by = told.column("_passed_by").to_numpy()[counted]
+    def _with_patterns(self, result: Arrivals, texts: pa.RecordBatch) -> Arrivals:
+        parsed = [self._patterns(text) for text in texts.column("_propagated_text").to_pylist()]
+        counted = [i for i, patterns in enumerate(parsed) if patterns is not None]
+        by = texts.column("_propagated_by").to_numpy()[counted]
         before = np.empty(0, np.int64) if result.patterns_at is None else result.patterns_at.partition
         by = np.concatenate([before, by])
         return replace(
             result,
-            patterns=(*result.patterns, *(patterns for patterns in said if patterns is not None)),
+            patterns=(*result.patterns, *(patterns for patterns in parsed if patterns is not None)),
             patterns_at=Positions(by, np.zeros(len(by), np.int64)),
         )
 
     def _patterns(self, text: str) -> KeyPatterns | None:
-        """What was told as promise of the stream; None where it says nothing of its key."""
+        """A punctuation of the first join on the key of this input; None where it closes no key of it."""
         given = Punctuation.parse(text, self.key_types).patterns
         if self.places is None:
             return tuple(ANY for _ in self.layout.key_types) if is_everything(given) else None

@@ -1,4 +1,4 @@
-"""Columns as the join wants them: names quoted, keys in one form, times in microseconds."""
+"""Physical columns of a join as Spark expressions: quoted names, normalized keys, times in microseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions want it."""
+    """A column's name as Spark's expressions need it."""
     return "`" + name.replace("`", "``") + "`"
 
 

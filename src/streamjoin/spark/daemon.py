@@ -1,4 +1,4 @@
-"""Spark's Python daemon with this library already loaded.
+"""Spark's Python daemon, with this library preloaded.
 
 Spark stops Python workers that were idle for a minute and forks new ones from its daemon. Loading
 pandas, Arrow, protobuf and this library takes a new worker about a second, more than a whole micro-batch;
@@ -10,7 +10,7 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import streamjoin.spark.ingest
-import streamjoin.spark.processor  # noqa: F401 - loaded for the workers, like all above
+import streamjoin.spark.join_bucket  # noqa: F401 - loaded for the workers, like all above
 
 if __name__ == "__main__":
     manager()

@@ -1,9 +1,9 @@
-"""From a stream and staged master data to an ordinary DataFrame of results.
+"""Enrichment on Spark: from a stream and a staged table to an ordinary DataFrame of results.
 
     select (JVM: cast keys, hash) → pack ─┐
     ticks (which version) → pack ─────────┴─ group by bucket → transformWithState → observe metrics → rows
 
-The master data is staged before the query starts, beside its checkpoint; see `staging`. A batch DataFrame as
+The table is staged before the query starts, beside its checkpoint; see `staging`. A batch DataFrame as
 stream goes through the same code and gives the batch answer.
 """
 
@@ -31,13 +31,14 @@ from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
 from streamjoin.spark.columns import micros, normal, quoted
-from streamjoin.spark.enrich_processor import STREAM, EnrichBucket, TickPacker, metric_names
+from streamjoin.spark.enrich_bucket import STREAM, EnrichBucket, TickPacker, metric_names
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.frame import check_names, default_buckets, direct_rows
 from streamjoin.spark.ingest import PACKED, Packer
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.metrics_log import PREFIX
 from streamjoin.spark.outputs import ROWS, Emitter, Packed, RowsOnly, can_be_direct, unpack_rows
+from streamjoin.spark.processor import BucketProcessor
 from streamjoin.spark.session import check_session
 from streamjoin.spark.sources.ticks import TICK, TickSource
 from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
@@ -46,20 +47,20 @@ Sink = Callable[[DataFrame, int], None]
 
 
 def staged_beside(checkpoint: str, plan: EnrichPlan) -> VersionStore:
-    """Where the versions of a join's master data are: beside its checkpoint."""
+    """Where the versions of a join's table are: beside its checkpoint."""
     place = urlparse(checkpoint)
     if place.scheme not in ("", "file"):
         raise InvalidJoin(
-            f"checkpoint={checkpoint!r}: master data is staged beside it, as files that every worker maps; "
+            f"checkpoint={checkpoint!r}: a table is staged beside it, as files that every worker maps; "
             "give a folder of a file system that all workers share"
         )
-    beside = Path(place.path.rstrip("/") + ".masters")
-    return VersionStore(beside.absolute() / plan.name / plan.master.name, plan.master.name)
+    beside = Path(place.path.rstrip("/") + ".tables")
+    return VersionStore(beside.absolute() / plan.name / plan.table.name, plan.table.name)
 
 
 @dataclass(frozen=True)
 class SparkEnrich:
-    """A planned semi-stream join over a DataFrame, its master data staged."""
+    """A planned semi-stream join over a DataFrame, its table staged."""
 
     plan: EnrichPlan
     spec: EnrichSpec
@@ -83,20 +84,20 @@ class SparkEnrich:
         store = staged_beside(checkpoint, plan)
         if frame.isStreaming and not store.folder.exists() and _has_run(checkpoint):
             raise StateFormatError(
-                f"master {plan.master.name!r}: the query of this checkpoint has run, and {store.folder} is "
+                f"table {plan.table.name!r}: the query of this checkpoint has run, and {store.folder} is "
                 "not there; restore the folder, or begin with a new checkpoint"
             )
         version = staged(plan, spark, store)
         if version.rows == 0:
             warnings.warn(
-                f"master {plan.master.name!r} has no row with a key: nothing will match", EmptyTable, 4
+                f"table {plan.table.name!r} has no row with a key: nothing will match", EmptyTable, 4
             )
         spec = replace(plan.for_bucket(version), name=plan.name, buckets=version.form.buckets, hash=HASH)
         return cls(plan, spec, frame, store, version)
 
     @classmethod
     def versions(cls, plan: EnrichPlan, checkpoint: str) -> list[StagedVersion]:
-        """The present versions of all master data of a chain of joins, staged where they were not."""
+        """The present versions of all tables of a chain of joins, staged where they were not."""
         spark = plan.chain[0].stream.source.sparkSession
         return [staged(one, spark, staged_beside(checkpoint, one)) for one in plan.chain]
 
@@ -109,17 +110,17 @@ class SparkEnrich:
         )
         rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)
-        processor = EnrichBucket(
+        work = EnrichBucket(
             self.spec,
-            emitter,
-            (str(self.store.folder), self.store.master),
+            str(self.store.folder),
+            self.store.table,
             labels,
             self._cache_name(),
             ends=not self.frame.isStreaming,
         )
         joined = rows.union(ticks).groupBy("bucket")
         found = joined.transformWithStateInPandas(
-            processor, from_arrow_schema(emitter.schema), "append", "none"
+            BucketProcessor(work, emitter), from_arrow_schema(emitter.schema), "append", "none"
         )
         return observed(found, self.plan.name, metric_names(stream.name))
 
@@ -132,15 +133,15 @@ class SparkEnrich:
 
     def output_type(self) -> T.StructType:
         """The columns of a result in Spark's types."""
-        stream, master = self.plan.stream, self.plan.master
+        stream, table = self.plan.stream, self.plan.table
         names = iter(self.spec.output.names)
         fields = [T.StructField(next(names), dtype) for dtype in _key_types(self.plan)]
         fields += [
             T.StructField(next(names), self.frame.schema[column].dataType) for column in stream.payload
         ]
         fields += [
-            T.StructField(next(names), _master_type(master.source, column, master.type_of(column)))
-            for column in master.payload
+            T.StructField(next(names), _table_type(table.source, column, table.type_of(column)))
+            for column in table.payload
         ]
         fields += [T.StructField(name, T.StringType()) for name in names]  # the version
         return T.StructType(fields)
@@ -168,7 +169,7 @@ class SparkEnrich:
         return (
             spark.readStream.format(TICK)
             .option("folder", str(self.store.folder))
-            .option("master", self.store.master)
+            .option("table", self.store.table)
             .option("cycle_batches", str(self.spec.cycle_batches))
             .load()
         )
@@ -179,26 +180,26 @@ class SparkEnrich:
 
 
 def staged(plan: EnrichPlan, spark: SparkSession, store: VersionStore) -> StagedVersion:
-    """The version of the master data as it is declared; staged now if it is not yet.
+    """The version of the table as it is declared; staged now if it is not yet.
 
     Buckets use the newest version there is, so an older one that is declared again becomes a new one.
     """
-    master = plan.master
+    table = plan.table
     form = plan.form(plan.options.buckets or default_buckets(spark), HASH)
-    is_frame = isinstance(master.source, DataFrame)
-    source = None if is_frame else table_source(master.source)
-    label = master.version or (source.fingerprint() if source is not None else None) or "1"
+    is_frame = isinstance(table.source, DataFrame)
+    source = None if is_frame else table_source(table.source)
+    label = table.version or (source.fingerprint() if source is not None else None) or "1"
     newest = store.latest()
     if newest is not None and (newest.label, newest.form) == (label, form):
         return newest
-    how = SparkStaging(_key_types(plan), plan.piece_bytes(form.buckets))
+    how = SparkStaging(_key_types(plan), plan.segment_bytes(form.buckets))
     if source is None:
-        version = stage_frame(master.source, form, store, label, how)
+        version = stage_frame(table.source, form, store, label, how)
     else:
         version = stage_table(spark, source, form, store, label, how)
     try:
         plan.for_bucket(version)
-    except InvalidJoin:  # a running query must not take what it has too little memory for
+    except InvalidJoin:  # a running query must not use a version that its memory is too small for
         store.remove(version.id)
         raise
     return version
@@ -231,7 +232,7 @@ def _key_types(plan: EnrichPlan) -> list[T.DataType]:
     return [from_arrow_type(dtype) for dtype in plan.spec.stream.key_types]
 
 
-def _master_type(source: Any, column: str, dtype: Any) -> T.DataType:
+def _table_type(source: Any, column: str, dtype: Any) -> T.DataType:
     if isinstance(source, DataFrame):
         return source.schema[column].dataType
     return from_arrow_type(plain(dtype))

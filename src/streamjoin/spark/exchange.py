@@ -1,4 +1,4 @@
-"""Bucket labels that spread evenly over Spark's shuffle partitions.
+"""The exchange: bucket labels that spread evenly over Spark's shuffle partitions.
 
 Spark puts a group in partition pmod(murmur3(label), partitions). Small labels 0, 1, 2… can all
 fall into one partition; so labels are searched for: bucket i gets the smallest unused integer
@@ -9,7 +9,7 @@ partitions that divides theirs, and the labels depend on nothing that a restart 
 from __future__ import annotations
 
 _MASK = 0xFFFFFFFF
-GUARD = -1  # the group that remembers which join this checkpoint belongs to
+GUARD = -1  # the label of the group that stores which join this checkpoint belongs to
 
 
 def spark_hash(value: int) -> int:

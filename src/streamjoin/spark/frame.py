@@ -1,9 +1,9 @@
-"""From declared streams to an ordinary DataFrame of results.
+"""The stream join as a Spark query: from declared streams to an ordinary DataFrame of results.
 
     select (JVM: cast keys, hash, microseconds) → pack → union → group by bucket →
     transformWithState → observe metrics → unpack
 
-A control source is one more branch of the union, packed for the input it speaks of. An input may be
+A control source is one more branch of the union, packed for the input it punctuates. An input may be
 the results of another join (`chain`).
 Batch DataFrames go through the same code and give the batch answer.
 """
@@ -35,11 +35,12 @@ from streamjoin.join.strategies.spill import check_share
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
 from streamjoin.plan.planner import Plan
-from streamjoin.spark.chain import PASSED, PassedPacker
+from streamjoin.spark.chain import PROPAGATED, PropagatedPacker
 from streamjoin.spark.columns import micros, normal, quoted
 from streamjoin.spark.control_ingest import punctuations_of_control
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, ControlPacker, Packer
+from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, monitor_names
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.outputs import (
     METRIC,
@@ -52,12 +53,12 @@ from streamjoin.spark.outputs import (
     can_be_direct,
     unpack_rows,
 )
-from streamjoin.spark.processor import BucketJoin, always_zero, metric_names, seen_names
+from streamjoin.spark.processor import BucketProcessor
 from streamjoin.spark.session import check_session
 
-# What a run costs differs from a local run: writing to the state store is dear, about 3 ms per MB and
-# more for large values; probing one run more is cheap. docs/decisions/0002 has the measurements.
-MERGE_FANOUT = 16
+# Compaction differs from a local run: writing to the state store is expensive, about 3 ms per MB and more for
+# large values, and probing one more run is cheap. docs/decisions has the measurements.
+COMPACTION_FANOUT = 16
 RUN_BYTES = 8 << 20
 
 
@@ -69,7 +70,7 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
 
 @dataclass(frozen=True)
 class SparkJoin:
-    """A planned join over DataFrames, wired; each call of a method builds on the same plan."""
+    """A planned join over DataFrames, its specification completed for its session."""
 
     plan: Plan
     spec: JoinSpec
@@ -101,14 +102,14 @@ class SparkJoin:
         check_names(plan.spec.emits.names)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
-        compaction = replace(plan.spec.compaction, fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+        compaction = replace(plan.spec.compaction, fanout=COMPACTION_FANOUT, run_bytes=RUN_BYTES)
         spec = replace(
             plan.spec, buckets=buckets, hash="spark-xxhash64", compaction=compaction, may_defer=False
         )
         return cls(plan, within_memory(spec), spark)
 
     def emitted(self, emitter: Emitter) -> DataFrame:
-        """What the buckets emit, in the emitter's columns; metrics are observed and taken out."""
+        """The outputs of the buckets, in the emitter's columns; metrics are observed and taken out."""
         labels = tuple(bucket_labels(self.spec.buckets))
         packed = [self._packed(number, labels) for number in range(len(self.plan.streams))]
         packed += [
@@ -119,11 +120,11 @@ class SparkJoin:
         union = packed[0]
         for other in packed[1:]:
             union = union.union(other)
-        # tuples that match nothing, and final rows, are known when the inputs end, which batch inputs do
-        needed = bool(self.spec.how.preserved) or self.spec.grouping is not None
-        ends = needed and not self.plan.streams[0].source.isStreaming
+        # unmatched tuples and final groups are known at the end of the inputs, and batch inputs end
+        has_final_rows = bool(self.spec.how.preserved) or self.spec.grouping is not None
+        ends = has_final_rows and not self.plan.streams[0].source.isStreaming
         joined = union.groupBy("bucket").transformWithStateInPandas(
-            BucketJoin(self.spec, emitter, self._cache_name(), ends=ends),
+            BucketProcessor(JoinBucket(self.spec, self._cache_name(), ends=ends), emitter),
             from_arrow_schema(emitter.schema),
             "append",
             "none",
@@ -132,12 +133,12 @@ class SparkJoin:
             joined,
             self.spec.name,
             metric_names(self.spec),
-            seen=seen_names(self.spec),
+            monitor=monitor_names(self.spec),
             always_zero=always_zero(self.spec),
         )
 
     def dataframe(self) -> DataFrame:
-        """The result rows, by the shorter way where their types allow it."""
+        """The result rows, unpacked only where their types demand packing."""
         if not can_be_direct(self.spec.emits):
             return self.rows(self.emitted(Packed()))
         return self.passing(direct_rows(self.emitted(RowsOnly(self.spec.emits)), self.output_type()))
@@ -150,8 +151,8 @@ class SparkJoin:
     def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
         """Everything that was emitted packed, or one kind of it, tagged."""
         tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
-        wanted = packed if kind is None else packed.where(F.col("kind") == kind)
-        found = wanted.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
+        chosen = packed if kind is None else packed.where(F.col("kind") == kind)
+        found = chosen.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
         return self.passing(found, others=F.col("_kind") != "row")
 
     def passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
@@ -162,7 +163,7 @@ class SparkJoin:
         return rows.where(F.expr(where) if others is None else others | F.expr(where))
 
     def output_type(self) -> T.StructType:
-        """The columns of what leaves, in Spark's types."""
+        """The output columns, in Spark's types."""
         joined = self._joined_type()
         grouping = self.spec.grouping
         if grouping is None:
@@ -177,8 +178,8 @@ class SparkJoin:
             T.StructField(name, dtype)
             for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
         ]
-        leaving = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
-        for number, stream in enumerate(leaving):
+        emitted = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
+        for number, stream in enumerate(emitted):
             fields += [
                 T.StructField(name, stream.source.schema[column].dataType)
                 for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
@@ -220,7 +221,7 @@ class SparkJoin:
         """The packer of an input's rows: of a source, or of the results of a join."""
         if inner is None:
             return Packer
-        return partial(PassedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
+        return partial(PropagatedPacker, places=inner.places, key_types=inner.plan.spec.key_types)
 
     def _packed_control(self, number: int, source: Control, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
@@ -239,9 +240,7 @@ class SparkJoin:
             normal(F.col(quoted(name)).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
-        if (
-            isinstance(source, Marked) and stream.punctuated is not None
-        ):  # a mark is open where it names nothing
+        if isinstance(source, Marked) and stream.punctuated is not None:  # a wildcard where it names nothing
             mark = F.coalesce(F.col(quoted(source.column)), F.lit(False))
             keys = [
                 key if name in stream.punctuated else F.when(~mark, key)
@@ -268,7 +267,7 @@ class SparkJoin:
             )
             columns.append(partition.cast("long").alias("part"))
             columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
-        return columns if stream.inner is None else [*columns, *PASSED]
+        return columns if stream.inner is None else [*columns, *PROPAGATED]
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""
@@ -295,7 +294,7 @@ def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
 
 
 def check_names(names: list[str]) -> None:
-    """Spark does not tell names apart by case, and some are taken."""
+    """Refuse result columns that differ only by case, which Spark ignores, and names used internally."""
     folded = [name.casefold() for name in names]
     clashing = sorted(name for name in names if folded.count(name.casefold()) > 1)
     if clashing:
@@ -304,7 +303,7 @@ def check_names(names: list[str]) -> None:
         )
     taken = sorted({*TAGS, METRIC, "_m"} & set(folded))
     if taken:
-        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used inside; rename it")
+        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used internally; rename it")
 
 
 def default_buckets(spark: SparkSession) -> int:

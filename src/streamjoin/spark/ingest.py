@@ -36,8 +36,8 @@ from streamjoin.join.forwarded import punctuation_rows
 from streamjoin.join.intake import latest_time, offsets, sort_marks
 from streamjoin.join.statistics.monitor import look
 from streamjoin.join.wire import split, to_bytes
-from streamjoin.spark.allocator import return_free_blocks, return_large_blocks
 from streamjoin.spark.exchange import GUARD
+from streamjoin.spark.malloc import return_free_blocks, return_large_blocks
 
 PACKED = "bucket int, input int, blob binary"
 PACKED_ARROW = pa.schema(

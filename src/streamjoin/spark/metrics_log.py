@@ -1,9 +1,8 @@
-"""What a join on Spark counts, kept: a listener that writes JSON lines, and the curve of its state.
+"""Metrics log: a listener that writes a join's observed metrics as JSON lines, and the curve of its state.
 
-Spark delivers `observedMetrics["streamjoin_<join name>"]` with every micro-batch's progress:
-counters `<input>_<counter>` of that batch, gauges over all buckets, and in `seen` what the monitor
-saw of each input. The log holds one line per batch and join, so that it can be read while the query
-runs.
+One line per micro-batch and join, so that the log can be read while the query runs: counters
+`<input>_<counter>` of that batch, gauges over all buckets, and in `monitor` the figures of the constraint
+monitor. docs/metrics.md says what each is.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from streamjoin.plot import Chart
 
-PREFIX = "streamjoin_"
+PREFIX = "streamjoin_"  # of the name under which the metrics of a join are observed
 
 
 class MetricsLog(StreamingQueryListener):
@@ -73,13 +72,13 @@ def read_log(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def state_chart(lines: Iterable[dict[str, Any]], title: str = "Tuples held") -> Chart:
-    """Tuples held and predicted, and promises, over the micro-batches, for each join of a log."""
-    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "closed_keys": "closed_keys"}
+def state_chart(lines: Iterable[dict[str, Any]], title: str = "State size") -> Chart:
+    """State size, predicted size and closed keys over the micro-batches, for each join of a log."""
+    gauges = {"state_rows": "tuples", "predicted_rows": "tuples predicted", "closed_keys": "closed keys"}
     curves: dict[str, tuple[list[float], list[float]]] = {}
     for line in lines:
         for gauge, what in gauges.items():
             x, y = curves.setdefault(f"{line['join']}: {what}", ([], []))
             x.append(line["batch"])
             y.append(line.get(gauge, 0))
-    return Chart(title, "micro-batch", "held", curves)
+    return Chart(title, "micro-batch", "state", curves)

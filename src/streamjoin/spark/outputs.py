@@ -1,14 +1,14 @@
-"""What a bucket emits on its way back to columns, in one of two forms.
+"""Outputs of a bucket on their way back to columns, in one of two encodings.
 
 `RowsOnly` emits result rows as they are: the columns go from Arrow to the JVM once. It is what
 `dataframe()` uses where all types allow it. Timestamps travel as microseconds, because pandas
 frames would convert them value by value.
 
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
-them. It carries rows, punctuations and violations side by side (`elements()`, `write()`), and rows
-of nested types. A join that feeds another also emits what is over beyond single keys (WIDE), as texts
-under the number of the bucket that tells it, promises about a later key (CARRIED) in the same way, and
-how far event time has got.
+them. It transports rows, punctuations and violations side by side (`elements()`, `write()`), and rows
+of nested types. A join that feeds another also emits what it propagates to that join: range punctuations and
+patterns (PATTERNS) as texts with the number of their bucket, punctuations on a later key (FORWARDED) in the
+same way, and its output watermark (WATERMARK).
 
 In both, each bucket adds a row for each metric of a batch: `_id` is its number, `_m` its value.
 """
@@ -35,7 +35,7 @@ from streamjoin.join.spec import JoinSpec
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
-ROWS, PUNCTUATIONS, VIOLATIONS, WIDE, PROGRESS, CARRIED = range(6)
+ROWS, PUNCTUATIONS, VIOLATIONS, PATTERNS, WATERMARK, FORWARDED = range(6)
 KIND_NAMES = ("row", "punctuation", "violation")
 TAGS = ("_kind", "_input", "_punctuation", "_reason")
 METRIC = "_id"  # null on everything that is not a metric
@@ -98,12 +98,12 @@ class Packed:
             kind, data = PUNCTUATIONS, output.keys.data
         elif isinstance(output, FinishedPatterns):
             texts = [Punctuation(patterns).text() for patterns in output.patterns]
-            kind, number, data = WIDE, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
+            kind, number, data = PATTERNS, bucket, pa.RecordBatch.from_arrays([pa.array(texts)], ["text"])
         elif isinstance(output, Forwarded):
-            kind, number, data = CARRIED, bucket, output.punctuations
+            kind, number, data = FORWARDED, bucket, output.punctuations
         elif isinstance(output, OutputWatermark):
             data = pa.RecordBatch.from_arrays([pa.array([output.time_us])], ["time"])
-            kind, number = PROGRESS, bucket
+            kind, number = WATERMARK, bucket
         else:
             kind, number, reason, data = VIOLATIONS, output.input, output.reason, output.rows.data
         values = [kind, number, reason, batch_bytes(data).to_pybytes(), None, None]
@@ -122,14 +122,14 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _metrics(values: list[int], schema: pa.Schema) -> pd.DataFrame:
-    told = {i: value for i, value in enumerate(values) if value}  # zero is what is not told
-    columns = [pa.nulls(len(told), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
-    both = pa.array(told.keys(), pa.int32()), pa.array(told.values(), pa.int64())
+    nonzero = {i: value for i, value in enumerate(values) if value}
+    columns = [pa.nulls(len(nonzero), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
+    both = pa.array(nonzero.keys(), pa.int32()), pa.array(nonzero.values(), pa.int64())
     return _frame(pa.table([*columns, *both], schema=schema))
 
 
 def can_be_direct(output: pa.Schema) -> bool:
-    """Whether every column can leave as it is: pandas frames take nested ones apart value by value."""
+    """Whether every column can be emitted as it is: pandas converts nested ones value by value."""
     return not any(pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in output)
 
 
@@ -180,9 +180,8 @@ class UnpackElements:
         spec = self.spec.inputs[number]
         first = spec.layout.first_key
         names = [*self.spec.key_names, *self.spec.payload_names(number)]
-        found = dict(
-            zip(names, data.columns[first:], strict=False)
-        )  # a semi join's right columns do not leave
+        # not strict: a semi join does not emit the columns of its right input
+        found = dict(zip(names, data.columns[first:], strict=False))
         grouping = self.spec.grouping
         if grouping is None:
             return found

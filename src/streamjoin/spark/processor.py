@@ -1,8 +1,13 @@
-"""The stateful side: one bucket's join inside Spark's transformWithState.
+"""The bucket processor: the one stateful operator of both joins inside Spark's transformWithState.
 
-Decode the batch's blobs, take the join from a cache or rebuild it from the state store, let it
-work, store what it added, emit. Everything that must survive is in the state store, committed
-with the micro-batch; if a task fails or runs twice, the caches find nothing and the store is read.
+For each bucket and micro-batch: read the manifest, take the operator from the worker's cache or rebuild it
+from the state store, process what arrived, store the runs and the manifest that changed, emit metrics. What
+differs between the stream join and the enrich join is a `BucketWork` (`join_bucket`, `enrich_bucket`).
+
+Invariant: everything that must survive is in the state store, committed with the micro-batch. If a task fails
+or runs twice, the cache has no operator under that manifest and the store is read. Cost beside the work
+itself: two state calls for the manifest and one for each run that is loaded, added or dropped
+(`state_store`).
 """
 
 from __future__ import annotations
@@ -10,66 +15,83 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import astuple, fields, replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streamjoin.join.arrivals import Arrivals
-from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Counters
-from streamjoin.join.persistence.snapshot import restore, store
-from streamjoin.join.persistence.stored_spec import declared
-from streamjoin.join.spec import JoinSpec
-from streamjoin.join.statistics.forecast import Outlook
-from streamjoin.join.statistics.monitor import Seen
-from streamjoin.join.strategies.order import Sequential
-from streamjoin.join.wire import from_bytes, together
-from streamjoin.spark.allocator import return_free_blocks, return_large_blocks
-from streamjoin.spark.bucket_cache import JOINS, digest
+from streamjoin.join.outputs import Output
 from streamjoin.spark.exchange import GUARD
+from streamjoin.spark.malloc import return_free_blocks, return_large_blocks
+from streamjoin.spark.operator_cache import OPERATORS, digest
 from streamjoin.spark.outputs import Emitter
 from streamjoin.spark.state_store import BucketRunStore, BucketStore
 from streamjoin.state.manifest import Manifest
+from streamjoin.state.run import Run
 from streamjoin.state.stores import RunFiles
 
-COUNTERS = tuple(field.name for field in fields(Counters))
-HELD = ("state_rows", "state_bytes", "closed_keys", "waiting", "resident_bytes", "groups")
-GAUGES = (*HELD, "predicted_rows", "predicted_bytes")
-SEEN = tuple(field.name for field in (*fields(Seen), *fields(Outlook)))
-TOTALS = ("results", "propagated_keys", "fallbacks")
-CALLS = ("state_calls", "run_calls")  # to the state store: for the manifest, and for runs
-TIMES = ("load_us", "join_us", "emit_us", "store_us")  # summed over buckets, which work side by side
+CALLS = ("state_calls", "run_calls")
+TIMES = ("load_us", "join_us", "emit_us", "store_us")
 
 
-def metric_names(spec: JoinSpec) -> list[str]:
-    """The metrics of one bucket and batch, in the order of the emitted array; `seen_names` follow."""
-    counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
-    return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
+class BucketWork(Protocol):
+    """What one kind of join does in a bucket; shipped to the workers, so it has declarations only.
 
+    `operator` is the join's own (`StreamJoin`, `EnrichJoin`), `received` whatever `receive` returns. A bucket
+    is known by its label, the number that Spark groups by.
+    """
 
-def seen_names(spec: JoinSpec) -> list[str]:
-    """What the monitor saw of each input."""
-    return [f"{one.name}_{figure}" for one in spec.inputs for figure in SEEN]
+    @property
+    def cache_name(self) -> str:
+        """Equal for two works exactly where one may go on with the operators of the other."""
+        ...
 
+    @property
+    def limits_memory(self) -> bool:
+        """Whether workers give freed memory back to the system."""
+        ...
 
-def always_zero(spec: JoinSpec) -> set[str]:
-    """Metrics that cannot be anything else in this join."""
-    never = {
-        "invalidated": not spec.windowed,
-        "late": not spec.windowed,
-        "expired": all(one.ttl_us is None for one in spec.inputs),
-        "intermediate": len(spec.inputs) == 2,
-        "padded": not spec.how.preserved,
-        "waited": isinstance(spec.strategies.order, Sequential),
-    }
-    found = {f"{one.name}_{counter}" for one in spec.inputs for counter, so in never.items() if so}
-    found |= {f"{one.name}_duplicate_key" for one in spec.inputs if not one.unique}
-    found |= {f"{one.name}_null_time" for one in spec.inputs if not one.layout.timed}
-    return found | ({"groups"} if spec.grouping is None else set())
+    def identity(self) -> Manifest:
+        """The manifest without runs that says which join a checkpoint belongs to."""
+        ...
+
+    def receive(self, frames: Iterator[pd.DataFrame]) -> Any:
+        """The bucket's blobs of this batch, decoded; reads the frames to their end."""
+        ...
+
+    def create(self, label: int, received: Any) -> Any:
+        """The operator of a bucket without state."""
+        ...
+
+    def fits(self, operator: Any) -> bool:
+        """Whether a cached operator was made from the same declarations."""
+        ...
+
+    def restore(self, label: int, manifest: Manifest, run_store: BucketRunStore) -> Any:
+        """The operator as it was stored."""
+        ...
+
+    def process(self, operator: Any, received: Any, label: int) -> Iterator[Output]:
+        """One batch."""
+        ...
+
+    def store(self, operator: Any, save: Callable[[Run], str]) -> Manifest:
+        """The manifest of the operator's state; `save` stores a run that is new and returns its name."""
+        ...
+
+    def totals(self, operator: Any) -> list[int]:
+        """Counters since the operator was made; the processor emits what a batch added to them."""
+        ...
+
+    def arrived(self, received: Any) -> list[int]:
+        """Counters of this batch that the operator does not keep."""
+        ...
+
+    def gauges(self, operator: Any) -> list[int]:
+        """Figures of the state after the batch."""
+        ...
 
 
 class Stopwatch:
@@ -86,72 +108,58 @@ class Stopwatch:
         self._last = now
 
 
-class BucketJoin(StatefulProcessor):
+class BucketProcessor(StatefulProcessor):
     """Handles one bucket after another; Spark makes one per task."""
 
-    def __init__(self, spec: JoinSpec, emitter: Emitter, cache_name: str, *, ends: bool = False) -> None:
-        self.spec = spec
+    def __init__(self, work: BucketWork, emitter: Emitter) -> None:
+        self.work = work
         self.emitter = emitter
-        self.cache_name = cache_name
-        self.ends = ends  # batch inputs: nothing follows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = BucketStore(handle)
-        self.files = RunFiles(local_folder() / self.cache_name)
-        if self.spec.memory_share is not None:
+        self.files = RunFiles(local_folder() / self.work.cache_name)
+        if self.work.limits_memory:
             return_large_blocks()
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """One bucket's share of a micro-batch."""
-        bucket = int(key[0])
-        if bucket == GUARD:
-            for _ in rows:  # Spark wants a group's input read to its end
+        label = int(key[0])
+        if label == GUARD:
+            for _ in rows:  # Spark requires a group's input to be read to its end
                 pass
             self._check_identity()
             return
-        watch = Stopwatch()
-        arrivals = self._arrivals(rows)
+        work, watch = self.work, Stopwatch()
+        received = work.receive(rows)
         self.store.calls.clear()
         stored = self.store.manifest()
         run_store = BucketRunStore(self.store, self.files)
-        join = self._current(bucket, stored, run_store)
-        before = _totals(join)
+        operator = self._current(label, stored, run_store, received)
+        before = work.totals(operator)
         watch.lap("load_us")
-        for output in join.process(arrivals):
+        for output in work.process(operator, received, label):
             watch.lap("join_us")
-            yield from self.emitter.frames(output, bucket)
+            yield from self.emitter.frames(output, label)
             watch.lap("emit_us")
         watch.lap("join_us")
-        self._commit(bucket, join, stored, run_store)
+        self._commit(label, operator, stored, run_store)
         watch.lap("store_us")
-        calls = [self.store.calls["manifest"], self.store.calls["run"]]
-        if self.spec.memory_share is not None:
+        if work.limits_memory:
             return_free_blocks()
-        counted = _difference(_totals(join), before)
-        yield self.emitter.metrics([*counted, *calls, *(watch.spent[name] for name in TIMES), *_gauges(join)])
+        counted = [now - then for now, then in zip(work.totals(operator), before, strict=True)]
+        calls = [self.store.calls["manifest"], self.store.calls["run"]]
+        times = [watch.spent[name] for name in TIMES]
+        gauges = work.gauges(operator)
+        yield self.emitter.metrics([*counted, *work.arrived(received), *calls, *times, *gauges])
 
     def close(self) -> None:
         self.files.shrink()
 
-    def _arrivals(self, frames: Iterator[pd.DataFrame]) -> dict[int, Arrivals]:
-        shares: dict[int, list[Arrivals]] = {}
-        for frame in frames:
-            for number, blob in zip(frame["input"], frame["blob"], strict=True):
-                shares.setdefault(number, []).append(from_bytes(blob, self.spec.inputs[number].layout))
-        arrivals = {
-            number: together(self.spec.inputs[number].layout, found)
-            for number, found in sorted(shares.items())
-        }
-        if not self.ends:
-            return arrivals
-        return {number: arrived.and_nothing_more() for number, arrived in arrivals.items()}
-
     def _check_identity(self) -> None:
         """Refuse a checkpoint of another join, also where no bucket would find its old state."""
-        stored = self.store.manifest()
-        now = Manifest(self.spec.identity(), {}, declared(self.spec))
+        stored, now = self.store.manifest(), self.work.identity()
         if stored is not None:
             before = Manifest.decode(stored)
             before.check_identity(now.identity)
@@ -159,54 +167,24 @@ class BucketJoin(StatefulProcessor):
                 return
         self.store.put_manifest(now.encode())
 
-    def _current(self, bucket: int, stored: bytes | None, run_store: BucketRunStore) -> StreamJoin:
-        """The join as it was after the last committed batch."""
+    def _current(self, label: int, stored: bytes | None, run_store: BucketRunStore, received: Any) -> Any:
+        """The operator as it was after the last committed batch."""
         if stored is None:
-            join = StreamJoin(self.spec)
+            operator = self.work.create(label, received)
         else:
-            cached = JOINS.take(self.cache_name, bucket, digest(stored))
-            if cached is not None and not _alike(cached.spec, self.spec):
-                cached = None
-            join = cached or restore(self.spec, Manifest.decode(stored), run_store)
-        join.names.memory_manager.run_store = run_store
-        return join
+            operator = OPERATORS.take(self.work.cache_name, label, digest(stored))
+            if operator is None or not self.work.fits(operator):
+                operator = self.work.restore(label, Manifest.decode(stored), run_store)
+        operator.names.memory_manager.run_store = run_store
+        return operator
 
-    def _commit(self, bucket: int, join: StreamJoin, stored: bytes | None, run_store: BucketRunStore) -> None:
-        value = run_store.commit(store(join, run_store.saved_as), stored)
-        join.names.memory_manager.run_store = None  # the next batch has its own
-        JOINS.put(self.cache_name, bucket, digest(value), join)
-
-
-def _alike(ours: JoinSpec, theirs: JoinSpec) -> bool:
-    """Whether nothing was changed that a restart may change: a ttl, the memory, strategies.
-
-    Conditions cannot be compared; that they are the same is part of the cache's name.
-    """
-    return replace(ours, where=None) == replace(theirs, where=None)
+    def _commit(self, label: int, operator: Any, stored: bytes | None, run_store: BucketRunStore) -> None:
+        value = run_store.commit(self.work.store(operator, run_store.saved_as), stored)
+        operator.names.memory_manager.run_store = None  # the next batch has its own
+        OPERATORS.put(self.work.cache_name, label, digest(value), operator)
 
 
 def local_folder() -> Path:
-    """A folder on this executor's own disk that goes with it."""
+    """A folder on this executor's own disk that is removed with it."""
     local = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
     return Path(local.split(",")[0]) / f"streamjoin-runs-{os.getuid()}"
-
-
-def _totals(join: StreamJoin) -> list[int]:
-    counted = [getattr(counters, name) for counters in join.counters for name in COUNTERS]
-    return [*counted, join.results, join.propagated_keys, join.fallbacks]
-
-
-def _difference(after: list[int], before: list[int]) -> list[int]:
-    return [a - b for a, b in zip(after, before, strict=True)]
-
-
-def _gauges(join: StreamJoin) -> list[int]:
-    held = join.held()
-    outlook = join.outlook()
-    predicted = [sum(one.predicted for one in outlook), round(join.calibration.predicted_bytes())]
-    seen = [
-        value
-        for sampled, ahead in zip(join.seen(), outlook, strict=True)
-        for value in (*astuple(sampled), *astuple(ahead))
-    ]
-    return [*astuple(held), *predicted, *seen]

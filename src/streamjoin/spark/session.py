@@ -1,4 +1,4 @@
-"""A Spark session that fits, and checks of one that the user made."""
+"""Spark sessions: the settings that a stream join needs, and checks of a session that the user made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streamjoin.errors import InvalidJoin
-from streamjoin.spark.lifetime import watch
+from streamjoin.spark.jvm_watcher import watch
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 ROCKSDB = _STREAMING + "state.RocksDBStateStoreProvider"
@@ -55,10 +55,10 @@ def session(
     conf: Mapping[str, str] | None = None,
     log: str | Path | None = None,
 ) -> SparkSession:
-    """A local Spark session with the settings a stream join wants; `conf` adds or overrides some.
+    """A local Spark session with the settings that a stream join needs; `conf` adds or overrides some.
 
-    It listens on loopback only, and its JVM goes when this process does, however it ends. With
-    `log`, what the JVM and its workers say goes to that file instead of the terminal.
+    It listens on loopback only, and its JVM ends with this process, however that ends. With
+    `log`, messages of the JVM and its workers go to that file instead of the terminal.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -102,7 +102,7 @@ def check_session(spark: Any) -> None:
     provider = spark.conf.get(_PROVIDER)
     if provider != ROCKSDB:
         raise InvalidJoin(
-            f"this session keeps streaming state in {provider}; set {_PROVIDER} to {ROCKSDB}, "
+            f"this session stores streaming state in {provider}; set {_PROVIDER} to {ROCKSDB}, "
             "or use sj.session()"
         )
     speculation = spark.sparkContext.getConf().get("spark.speculation", "false")

@@ -1,4 +1,4 @@
-"""One query, several sinks: rows, punctuations and violations of a join, each batch computed once."""
+"""Sinks of one query: rows, punctuations and violations of a join, each batch computed once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def write(
     join: SparkJoin, sinks: Mapping[str, Sink | None], *, checkpoint: str, trigger: Mapping[str, Any] | None
 ) -> StreamingQuery:
     """Start a query that gives every sink its share of each batch: `f(batch_df, batch_id)`."""
-    wanted = {name: sink for name, sink in sinks.items() if sink is not None}
-    if not wanted:
+    given = {name: sink for name, sink in sinks.items() if sink is not None}
+    if not given:
         raise InvalidJoin("write() has no sink; give rows=, punctuations= or violations=")
 
     def each(emitted: DataFrame, batch_id: int) -> None:
         emitted.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            for name, sink in wanted.items():
+            for name, sink in given.items():
                 sink(_share(join, name, emitted), batch_id)
         finally:
             emitted.unpersist()

@@ -1,10 +1,10 @@
-"""Stage master data on Spark: the same pieces as `enrich.staging`, written by the workers.
+"""Staging on Spark: the same segments as `enrich.staging`, written by the workers.
 
-    select (JVM: cast keys, hash) → a task for each slice of the hash space → sort, write pieces → manifest
+    select (JVM: cast keys, hash) → a task for each slice of the hash space → sort, write segments → manifest
 
-The hashes are those of a stream's rows, so stream and master meet bucket by bucket. A slice is about 64 MB
+The hashes are those of a stream's rows, so stream and table meet bucket by bucket. A slice is about 64 MB
 as Spark estimates the table; a task that gets far more sorts it through files. Worked number: 10 million
-rows of 120 bytes are 1.4 GB, 22 slices, 350 pieces.
+rows of 120 bytes are 1.4 GB, 22 slices, 350 segments.
 
 A table that Spark does not read itself (Arrow files, databases) is first read by the driver, once, as
 Parquet into the folder of the version.
@@ -32,17 +32,18 @@ from pyspark.sql import types as T
 
 from streamjoin.columnar.batch import Batch
 from streamjoin.columnar.keys import canonical, cast_by_position
-from streamjoin.enrich.progress_bar import Told, is_shown, progress_bar
-from streamjoin.enrich.segments import PIECE_BYTES, Form, Piece, StagedVersion, VersionStore
-from streamjoin.enrich.staging import Slices, check_same
-from streamjoin.enrich.tables.files import ParquetFiles, TableSource
+from streamjoin.enrich.progress_bar import OnProgress, is_shown, progress_bar
+from streamjoin.enrich.segments import SEGMENT_BYTES, Segment, StagedForm, StagedVersion, VersionStore
+from streamjoin.enrich.staging import HashSlices
+from streamjoin.enrich.tables.files import ParquetFiles
 from streamjoin.enrich.tables.retries import Retries
+from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import InvalidJoin
 from streamjoin.spark.columns import normal, quoted
 
 HASH = "spark-xxhash64"
 SLICE_BYTES = 64 << 20
-_HELD_BYTES = 128 << 20
+_BUFFER_BYTES = 128 << 20
 _UNKNOWN = 1 << 40  # bytes: Spark does not know how large a table is
 _FILE_ROWS = 1 << 20  # of the Parquet files that the driver writes
 _SPARKS: dict[str, Any] = {  # Spark's times are microseconds
@@ -50,8 +51,8 @@ _SPARKS: dict[str, Any] = {  # Spark's times are microseconds
     "coerce_timestamps": "us",
     "allow_truncated_timestamps": True,
 }
-_PIECE = "file string, bucket int, rows long, nbytes long, first long, last long, collided boolean"
-_PIECE_ARROW = pa.schema(
+_SEGMENT = "file string, bucket int, rows long, nbytes long, first long, last long, collided boolean"
+_SEGMENT_ARROW = pa.schema(
     {
         "file": pa.string(),
         "bucket": pa.int32(),
@@ -69,42 +70,42 @@ class SparkStaging:
     """How to stage; `key_types` are the join's, in the order of the key."""
 
     key_types: Sequence[T.DataType]
-    piece_bytes: int = PIECE_BYTES
+    segment_bytes: int = SEGMENT_BYTES
 
 
 def stage_frame(
-    frame: DataFrame, form: Form, store: VersionStore, label: str, how: SparkStaging
+    frame: DataFrame, form: StagedForm, store: VersionStore, label: str, how: SparkStaging
 ) -> StagedVersion:
     """Stage a batch DataFrame as a new version."""
-    _check(frame, form, store.master)
+    _check(frame, form, store.table)
     with store.begin(label) as writer:
-        pieces, null_keys = _write(frame, form, writer.folder, how)
-        return writer.finish(form, pieces, null_keys)
+        segments, null_keys = _write(frame, form, writer.folder, how)
+        return writer.finish(form, segments, null_keys)
 
 
 def stage_table(
     spark: SparkSession,
     source: TableSource,
-    form: Form,
+    form: StagedForm,
     store: VersionStore,
     label: str,
     how: SparkStaging,
 ) -> StagedVersion:
     """Stage a table that is no DataFrame as a new version."""
     columns = list(dict.fromkeys([*form.keys, *form.columns]))
-    source.check(columns)
+    check_columns(source, columns)
     with store.begin(label) as writer:
         content, loaded = source.fingerprint(), writer.folder / ".table"
         if isinstance(source, ParquetFiles) and not any(map(_has_nanoseconds, source.schema().types)):
             frame = _parquet(spark, source.path, source.files)
         else:
-            with progress_bar(f"reading {store.master}") as told:
-                Retries().of(lambda: load(source, columns, loaded, told))
+            with progress_bar(f"reading {store.table}") as progress:
+                Retries().of(lambda: load(source, columns, loaded, progress))
             frame = _parquet(spark, loaded, [loaded])
-        pieces, null_keys = _write(frame, form, writer.folder, how)
-        check_same(source, content)
+        segments, null_keys = _write(frame, form, writer.folder, how)
+        check_unchanged(source, content)
         shutil.rmtree(loaded, ignore_errors=True)
-        return writer.finish(form, pieces, null_keys)
+        return writer.finish(form, segments, null_keys)
 
 
 def _parquet(spark: SparkSession, path: Path, files: Sequence[Path]) -> DataFrame:
@@ -120,21 +121,21 @@ def _has_nanoseconds(dtype: pa.DataType) -> bool:
     return (pa.types.is_timestamp(dtype) and dtype.unit == "ns") or any(map(_has_nanoseconds, fields))
 
 
-def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) -> None:
-    """All rows of a table as Parquet files that Spark can read at once; one reading, so one snapshot."""
+def load(source: TableSource, columns: Sequence[str], folder: Path, progress: OnProgress) -> None:
+    """All rows of a table as Parquet files that Spark can read at once; one read, so one snapshot."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names, total, read = list(columns), source.rows(), 0
     schema = pa.schema([source.schema().field(name) for name in names])
     number, writer = 0, None
     try:
-        for batch in source.batches(names):
+        for batch in read_batches(source, names):
             if writer is None:
                 path = folder / f"{number:05d}.parquet"
                 writer = pq.ParquetWriter(path, schema, **_SPARKS)
             writer.write_batch(batch)
             read += batch.num_rows
-            told(read, total)
+            progress(read, total)
             if read >= (number + 1) * _FILE_ROWS:
                 writer.close()
                 number, writer = number + 1, None
@@ -145,19 +146,19 @@ def load(source: TableSource, columns: Sequence[str], folder: Path, told: Told) 
         pq.write_table(schema.empty_table(), folder / "empty.parquet", **_SPARKS)
 
 
-def _check(frame: DataFrame, form: Form, master: str) -> None:
+def _check(frame: DataFrame, form: StagedForm, table: str) -> None:
     if frame.isStreaming:
-        raise InvalidJoin(f"master {master!r} is a streaming DataFrame; read it with read, not readStream")
+        raise InvalidJoin(f"table {table!r} is a streaming DataFrame; read it with read, not readStream")
     missing = [name for name in (*form.keys, *form.columns) if name not in frame.columns]
     if missing:
         raise InvalidJoin(
-            f"master {master!r} has no column {', '.join(map(repr, missing))}; "
+            f"table {table!r} has no column {', '.join(map(repr, missing))}; "
             f"it has {', '.join(map(repr, frame.columns)) or 'none'}"
         )
 
 
-def _write(frame: DataFrame, form: Form, folder: Path, how: SparkStaging) -> tuple[list[Piece], int]:
-    """All pieces, written by the workers, and how many rows have a null key."""
+def _write(frame: DataFrame, form: StagedForm, folder: Path, how: SparkStaging) -> tuple[list[Segment], int]:
+    """All segments, written by the workers, and how many rows have a null key."""
     spark = frame.sparkSession
     keys = [
         normal(F.col(quoted(name)).cast(dtype), dtype)
@@ -175,11 +176,11 @@ def _write(frame: DataFrame, form: Form, folder: Path, how: SparkStaging) -> tup
     # the hash without its sign and its lower half, times the slices, without the next 31 bits
     upper = F.shiftrightunsigned(F.col("h").bitwiseXOR(F.lit(-(1 << 63))), 33)
     number = F.shiftright(upper * F.lit(slices), 31).cast("int")
-    task = _StageSlice(form, str(folder), how.piece_bytes)
-    written = rows.repartitionById(slices, number).mapInArrow(task, _PIECE)
+    task = _StageSlice(form, str(folder), how.segment_bytes)
+    written = rows.repartitionById(slices, number).mapInArrow(task, _SEGMENT)
     with _watched(spark, f"staging {folder.parent.name}"):
-        pieces = [Piece(*row) for row in written.collect()]
-    return pieces, int(nulls.get["null_keys"])
+        segments = [Segment(*row) for row in written.collect()]
+    return segments, int(nulls.get["null_keys"])
 
 
 def _slices(rows: DataFrame) -> int:
@@ -188,30 +189,32 @@ def _slices(rows: DataFrame) -> int:
     parallel = rows.sparkSession.sparkContext.defaultParallelism
     if size > _UNKNOWN:
         return max(64, 4 * parallel)
-    return max(-(-size // SLICE_BYTES), min(parallel, -(-size // PIECE_BYTES)), 1)
+    return max(-(-size // SLICE_BYTES), min(parallel, -(-size // SEGMENT_BYTES)), 1)
 
 
 @dataclass(frozen=True)
 class _StageSlice:
-    """One task: its rows, sorted, as pieces; one row for each piece goes to the driver."""
+    """One task: its rows, sorted, as segments; one row for each segment goes to the driver."""
 
-    form: Form
+    form: StagedForm
     folder: str
-    piece_bytes: int
+    segment_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
         context = TaskContext.get()
         stem = f"{context.partitionId() if context else 0:05d}-"
-        slices = Slices(self.form, Path(self.folder), _HELD_BYTES)
+        slices = HashSlices(self.form, Path(self.folder), _BUFFER_BYTES)
         for batch in batches:
             if batch.num_rows:
                 slices.add(self._rows(batch))
-        pieces = [astuple(piece) for piece in slices.pieces(stem, self.piece_bytes)]
+        segments = [astuple(segment) for segment in slices.segments(stem, self.segment_bytes)]
         pa.default_memory_pool().release_unused()
-        columns = [list(column) for column in zip(*pieces, strict=True)] or [[]] * len(_PIECE_ARROW)
-        arrays = [pa.array(column, dtype) for column, dtype in zip(columns, _PIECE_ARROW.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_PIECE_ARROW)
+        columns = [list(column) for column in zip(*segments, strict=True)] or [[]] * len(_SEGMENT_ARROW)
+        arrays = [
+            pa.array(column, dtype) for column, dtype in zip(columns, _SEGMENT_ARROW.types, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_SEGMENT_ARROW)
 
     def _rows(self, batch: pa.RecordBatch) -> Batch:
         layout = self.form.layout
@@ -226,7 +229,7 @@ class _StageSlice:
 
 @contextmanager
 def _watched(spark: SparkSession, title: str) -> Iterator[None]:
-    """A bar of the tasks done while Spark works, where someone looks."""
+    """A progress bar of the tasks while Spark works, on a terminal."""
     if not is_shown():
         yield
         return
@@ -234,16 +237,16 @@ def _watched(spark: SparkSession, title: str) -> Iterator[None]:
     before = context.getLocalProperty("spark.jobGroup.id")
     over = threading.Event()
 
-    def watch(told: Told) -> None:
+    def watch(progress: OnProgress) -> None:
         tracker = context.statusTracker()
         while not over.wait(0.2):
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
             known = [stage for stage in stages if stage]
-            told(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None)
+            progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None)
 
-    with progress_bar(title) as told:
-        watcher = threading.Thread(target=watch, args=(told,), daemon=True)
+    with progress_bar(title) as progress:
+        watcher = threading.Thread(target=watch, args=(progress,), daemon=True)
         context.setLocalProperty("spark.jobGroup.id", group)
         watcher.start()
         try:

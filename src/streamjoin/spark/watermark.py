@@ -1,7 +1,7 @@
-"""A watermark that the user already put on a DataFrame: its column and delay are taken over.
+"""Spark's own watermark on a DataFrame: its column and delay become `time=` and `lateness=`.
 
-In the join event time travels as data, so Spark's own watermark has no effect there (no row is
-dropped by it); but what it says, how late rows may be, is just what `time=` and `lateness=` say.
+In the join event time is data, so Spark's watermark has no effect there (no row is dropped by it); but it
+declares the same: how late rows may be.
 Spark notes the delay in the column's metadata, which follows the column through selections.
 """
 

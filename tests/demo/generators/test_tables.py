@@ -32,7 +32,7 @@ def test_ranks_beyond_the_table_have_their_probabilities(skew):
 
 
 def test_values_of_master_data_repeat_and_some_have_no_row():
-    keys, counts = np.unique(SMALL.master_keys(0, SMALL.rows), return_counts=True)
+    keys, counts = np.unique(SMALL.table_keys(0, SMALL.rows), return_counts=True)
     assert keys.min() >= 1
     assert keys.max() <= SMALL.rows
     assert 1 - len(keys) / SMALL.rows == pytest.approx(1 / np.e, abs=0.02)
@@ -40,7 +40,7 @@ def test_values_of_master_data_repeat_and_some_have_no_row():
 
 
 def test_rows_have_120_bytes_that_do_not_compress_and_tuples_20():
-    rows, tuples = SMALL.master_rows(0, 1000), SMALL.tuples(0, 1000)
+    rows, tuples = SMALL.table_rows(0, 1000), SMALL.tuples(0, 1000)
     pads = rows["pad"].to_pylist()
     assert {8 + 8 + len(pad) for pad in pads} == {120}
     assert len(zlib.compress(b"".join(pads))) > 104 * 1000
@@ -55,9 +55,9 @@ def test_every_value_has_one_rank():
 
 @pytest.mark.parametrize("streams", [SMALL, WeatherStreams(seed=3, rows=10_000)])
 def test_any_stretch_can_be_made_alone(streams):
-    for make in (streams.master_rows, streams.tuples):
+    for make in (streams.table_rows, streams.tuples):
         assert make(400, 50).equals(make(0, 1000).slice(400, 50).combine_chunks())
-    assert pa.concat_tables(streams.master()).equals(streams.master_rows(0, 10_000))
+    assert pa.concat_tables(streams.table()).equals(streams.table_rows(0, 10_000))
     other = type(streams)(seed=4, rows=10_000)
     assert not other.tuples(0, 100).equals(streams.tuples(0, 100))
 
@@ -73,7 +73,7 @@ def test_from_the_shift_on_other_values_are_hot():
 
 def test_weather_is_many_to_many_on_a_bounded_domain_and_uneven_on_both_sides():
     streams = WeatherStreams(seed=3, rows=200_000)
-    rows, tuples = streams.master_rows(0, 200_000), streams.tuples(0, 200_000)
+    rows, tuples = streams.table_rows(0, 200_000), streams.tuples(0, 200_000)
     assert {8 + 8 + len(pad) for pad in tuples["pad"].slice(0, 10).to_pylist()} == {128}
     counts = [np.bincount(table["k"].to_numpy(), minlength=LONGITUDES) for table in (rows, tuples)]
     assert [len(each) for each in counts] == [LONGITUDES, LONGITUDES]

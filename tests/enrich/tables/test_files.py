@@ -93,7 +93,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     with pytest.raises(sj.InvalidJoin, match=r"there is a.csv"):
         table_source(tmp_path)
-    with pytest.raises(sj.InvalidJoin, match="a list is no master data"):
+    with pytest.raises(sj.InvalidJoin, match="a list is no table"):
         table_source([1])
     with pytest.raises(sj.InvalidJoin, match=r"no column 'key'; it has 'id', 'name', 'size'"):
         rows(TABLE, "id", "key")

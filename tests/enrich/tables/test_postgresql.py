@@ -1,4 +1,4 @@
-"""Master data from a real PostgreSQL server: one snapshot, types, and what is told when it goes away."""
+"""A table from a real PostgreSQL server: one snapshot, types, and what is told when it goes away."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ import pytest
 import streamjoin as sj
 from lab.peers.postgres import Server
 from streamjoin.columnar.batch import Layout
-from streamjoin.declare.table import Master
-from streamjoin.enrich.segments import Form, VersionStore
-from streamjoin.enrich.staging import Staging, stage
+from streamjoin.declare.table import Table
+from streamjoin.enrich.segments import StagedForm, VersionStore
+from streamjoin.enrich.staging import StagingOptions, stage
 from streamjoin.enrich.tables.postgresql import PostgreSQL, postgresql
 from streamjoin.enrich.tables.retries import Retries
 
+pytestmark = [pytest.mark.systems, pytest.mark.xdist_group("postgresql")]
+
 ROWS = 200_000
-FORM = Form(("id",), ("name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 2)
+FORM = StagedForm(("id",), ("name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 2)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_rows_committed_while_it_is_read_are_not_in_the_snapshot(
 
     changed: list[int] = []
     store = VersionStore(tmp_path, "customers")
-    version = stage(customers, FORM, store, "before", Staging(progress=change))
+    version = stage(customers, FORM, store, "before", StagingOptions(progress=change))
     assert 0 < 2 * changed[0] < ROWS
     assert version.rows == ROWS
     later = stage(customers, FORM, store, "after")
@@ -104,11 +106,11 @@ def test_a_server_that_goes_away_is_read_again_from_the_beginning(
         if len(pauses) == 3:
             server.start()
 
-    how = Staging(progress=delete, retries=Retries(sleep=sleep), held_bytes=1 << 20)
+    how = StagingOptions(progress=delete, retries=Retries(sleep=sleep), buffer_bytes=1 << 20)
     version = stage(customers, FORM, VersionStore(tmp_path, "customers"), "v", how)
     assert pauses == [1, 2, 4]
     assert version.rows == ROWS
-    assert all(path.suffix in (".piece", ".json") for path in version.folder.iterdir())
+    assert all(path.suffix in (".segment", ".json") for path in version.folder.iterdir())
 
 
 def test_a_server_that_stays_away_is_told_without_the_password(
@@ -120,7 +122,7 @@ def test_a_server_that_stays_away_is_told_without_the_password(
         if server.process.poll() is None:
             server.kill()
 
-    how = Staging(progress=delete, retries=Retries(sleep=lambda pause: None))
+    how = StagingOptions(progress=delete, retries=Retries(sleep=lambda pause: None))
     with pytest.raises(sj.SourceLost) as told:
         stage(customers, FORM, store, "v", how)
     server.start()
@@ -139,11 +141,11 @@ def test_a_stream_is_enriched_from_the_database_and_again_with_a_new_version(ser
     )
     source = postgresql(server.uri, table="cities")
 
-    def cities(version: str) -> Master:
-        return sj.master(source, name="cities", key="id", memory="1 MB", version=version)
+    def cities(version: str) -> Table:
+        return sj.table(source, name="cities", key="id", memory="1 MB", version=version)
 
     orders = sj.stream(pa.schema({"id": pa.int64(), "item": pa.string()}), name="orders", key="id")
-    run = sj.join(orders, cities("monday")).local()
+    run = sj.enrich(orders, cities("monday")).local()
     rows = pa.table({"id": [1, 2], "item": ["tea", "rice"]})
     assert run.push("orders", rows).to_pylist() == [{"id": 1, "item": "tea", "city": "Rome"}]
     server.sql("update cities set city = 'Oslo', id = 2 where id = 1")

@@ -1,4 +1,4 @@
-"""Master data from SQLite: types as declared or seen, one snapshot, and what is told."""
+"""A table from SQLite: types as declared or seen, one snapshot, and what is told."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 import streamjoin as sj
 from streamjoin.columnar.batch import Layout
-from streamjoin.enrich.segments import Form, VersionStore
-from streamjoin.enrich.staging import Staging, stage
-from streamjoin.enrich.tables.files import TableSource
+from streamjoin.enrich.segments import StagedForm, VersionStore
+from streamjoin.enrich.staging import StagingOptions, stage
+from streamjoin.enrich.tables.source import TableSource
 from streamjoin.enrich.tables.sqlite import sqlite
 
 
@@ -51,7 +51,7 @@ def test_a_table_and_a_query_are_read_in_their_types(database: Path) -> None:
 
 def test_it_is_staged_and_its_label_changes_with_the_file(database: Path, tmp_path: Path) -> None:
     source = sqlite(database, table="goods")
-    form = Form(("id",), ("the name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 1)
+    form = StagedForm(("id",), ("the name",), Layout((pa.int64(),), payload_types=(pa.string(),)), "local", 1)
     assert stage(source, form, VersionStore(tmp_path / "m", "m"), "v").rows == 70_000
     before = source.fingerprint()
     with sqlite3.connect(database) as changed:
@@ -71,9 +71,12 @@ def test_rows_written_while_it_is_read_are_not_in_the_snapshot(database: Path, t
     changed: list[int] = []
     with sqlite3.connect(database) as made:
         made.execute("pragma journal_mode = wal")
-    form = Form(("id",), (), Layout((pa.int64(),)), "local", 1)
+    form = StagedForm(("id",), (), Layout((pa.int64(),)), "local", 1)
     store = VersionStore(tmp_path / "m", "m")
-    assert stage(sqlite(database, table="goods"), form, store, "v", Staging(progress=change)).rows == 70_000
+    assert (
+        stage(sqlite(database, table="goods"), form, store, "v", StagingOptions(progress=change)).rows
+        == 70_000
+    )
     assert stage(sqlite(database, table="goods"), form, store, "w").rows == 11
     made.close()
 

@@ -46,14 +46,14 @@ def test_promises_that_wait_are_shown_and_carried_out_later(story):
     run.push("a", "k x\n1 10\n2 20\n3 30")
     run.punctuate("b", k=1)
     run.punctuate("b", k=2)
-    assert run.state().waiting == 2
+    assert run.state().deferred == 2
     assert run.held()["a"] == 3
     assert run.punctuations() == []
     run.push("b", "k y\n1 100")
     assert run.violations() == [("b", "after_punctuation", 1, 100)]
     run.punctuate("b", k=3)
     assert run.punctuations() == ["<1>", "<2>", "<3>"]
-    assert run.state().waiting == 0
+    assert run.state().deferred == 0
     assert run.held()["a"] == 0
 
 
@@ -283,7 +283,7 @@ def value_oriented(order):
     events = []
     for output in run.run.join.process({1: arrivals}):
         events += output.rows["k"].to_pylist() if isinstance(output, Results) else ["over"]
-    return events, run.count("b_waited")
+    return events, run.count("b_reordered")
 
 
 def test_value_oriented_scheduling_finishes_awaited_keys_before_other_rows():
@@ -297,7 +297,7 @@ def test_value_oriented_scheduling_finishes_awaited_keys_before_other_rows():
 def punctuated(run, keys):
     for key in keys:
         run.punctuate("b", k=key)
-    return run.held()["a"], run.state().waiting
+    return run.held()["a"], run.state().deferred
 
 
 A_ROWS = "k x\n" + "\n".join(f"{key} {key}" for key in range(1, 9))
@@ -341,7 +341,7 @@ def test_what_waits_is_carried_out_when_an_input_ends(story):
     punctuated(run, [1, 2])
     run.end("b")
     assert run.held()["a"] == 0
-    assert run.state().waiting == 0
+    assert run.state().deferred == 0
 
 
 @pytest.mark.parametrize("given", [{"keys": 0}, {"memory": -1}, {}])
@@ -358,10 +358,10 @@ def test_a_driver_without_the_selectivities_it_needs_falls_back_and_says_so():
     run = Story(joined)
     run.step(a="k a1\n1 1", b="k b1\n1 2")
     run.step(b="k b1\n1 3", c="k c1\n1 4")
-    assert run.run.counters()["fallbacks"] == 2
+    assert run.run.counters()["driver_fallbacks"] == 2
     assert "in 2 batches" in run.run.advice()[0]
     run.step(a="k a1\n1 5", c="k c1\n1 6")  # by now rows of all have met
-    assert run.run.counters()["fallbacks"] == 2
+    assert run.run.counters()["driver_fallbacks"] == 2
 
 
 @pytest.mark.parametrize(

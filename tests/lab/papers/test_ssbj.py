@@ -17,7 +17,7 @@ from streamjoin.enrich.cost import LoopCosts
 from streamjoin.errors import InvalidJoin, InvariantBroken
 from tests.lab.papers.stored_claims import stored_ids
 
-SMALL = SsbjSetting(0.5, ALL, 2_000, pieces=6, repeats=1)
+SMALL = SsbjSetting(0.5, ALL, 2_000, segments=6, repeats=1)
 
 
 @pytest.mark.parametrize("data", ["zipf", "weather"])
@@ -52,7 +52,7 @@ def test_tpch_orders_begin_again_with_other_numbers(monkeypatch):
 
 def test_tpch_rows_have_the_papers_widths():
     rows = TpchRows(150)
-    customers, orders = rows.master_rows(0, 150), rows.tuples(0, 10)
+    customers, orders = rows.table_rows(0, 150), rows.tuples(0, 10)
     assert {len(pad) for pad in customers["pad"].to_pylist()} == {207}
     assert {16 + len(x) for x in orders["x"].to_pylist()} == {ORDER_BYTES}
     assert set(orders["k"].to_pylist()) <= set(customers["k"].to_pylist())
@@ -113,5 +113,5 @@ def test_without_its_generator_tpch_is_open_with_the_reason(quick, monkeypatch):
     assert all("not installed" in claim.why for claim in figure.claims)
 
 
-def test_pieces_are_small_enough_for_the_memory():
-    assert [ssbj_runs.pieces_for(memory) for memory in (0.01, 0.02, 0.05, 0.5)] == [250, 125, 50, 50]
+def test_segments_are_small_enough_for_the_memory():
+    assert [ssbj_runs.segments_for(memory) for memory in (0.01, 0.02, 0.05, 0.5)] == [250, 125, 50, 50]

@@ -33,7 +33,7 @@ def test_the_sums_of_a_prepared_enrichment_are_those_of_its_files(tmp_path):
     data = enrichment.prepare(tmp_path, streams, {"long": 3, "short": 1}, batch_rows=300)
     for side, batches in (("long", 3), ("short", 1)):
         assert len(list((tmp_path / side).iterdir())) == batches
-        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "master"), "k", join_type="inner")
+        rows = pq.read_table(tmp_path / side).join(pq.read_table(tmp_path / "table"), "k", join_type="inner")
         id_, m, k = (rows[name].to_numpy() for name in ("id", "m", "k"))
         check = np.array([crc32(pad) for pad in rows["pad"].to_pylist()])
         mix = int((((id_ * 31 + m * 17 + check) % 1_000_003) * (k % 1_009)).sum())

@@ -1,4 +1,4 @@
-"""What is said of a semi-stream join before and after its master data is staged."""
+"""What is said of a semi-stream join before and after its table is staged."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from streamjoin.enrich.cost import LoopCosts, Turns
+from streamjoin.enrich.cost import LoopCosts, LoopTurns
 from streamjoin.plan.enrich.calibration import loop_costs
 from tests.tables import schema, stream, table
 
@@ -17,7 +17,7 @@ MANY = pa.table({"id": np.arange(100_000), "city": np.full(100_000, "Rome")})
 
 
 def customers(**declared):
-    return sj.master(MANY, name="customers", key="id", memory="64 MB", **declared)
+    return sj.table(MANY, name="customers", key="id", memory="64 MB", **declared)
 
 
 def told(text):
@@ -26,29 +26,29 @@ def told(text):
 
 
 def test_before_it_is_staged_figures_are_said_to_be_assumed():
-    lines = told(sj.join(stream("orders", "id item:str"), customers(how="left")).explain())
-    assert lines["join"] == "join: orders ⋈ customers, a stream and master data"
+    lines = told(sj.enrich(stream("orders", "id item:str"), customers(how="left")).explain())
+    assert lines["enrich"] == "enrich: orders ⋈ customers, a stream and a table"
     assert lines["result"] == "result: id, item, city"
     assert lines["customers"] == (
         "customers: the Arrow table, 100,000 rows, about 3.6 MB (guessed from its columns)"
     )
-    assert lines["reading"] == (
-        "reading: a batch whose distinct missed keys are below 1,500 is looked up; above it the pieces are "
+    assert lines["scan"] == (
+        "scan: a batch whose distinct missed keys are below 1,500 is looked up; above it the segments are "
         "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 1 µs, and 300 µs for each "
-        "piece it is looked for in, 2 GB are read in a second)"
+        "segment it is looked for in, 2 GB are read in a second)"
     )
     assert lines["latency"] == "latency: each row is answered in the batch it comes with"
     assert lines["memory"] == (
-        "memory: 64 MB: 3.43 MB for the piece that is read, 60.6 MB for cached values and rows that wait "
+        "memory: 64 MB: 3.43 MB for the segment that is read, 60.6 MB for cached values and rows that wait "
         "(what is needed at least shows when it is staged)"
     )
     assert lines["versions"].startswith("versions: the source tells by its content whether it is new")
 
 
 def test_once_it_is_staged_they_are_measured():
-    run = sj.join(stream("orders", "id item:str"), customers(version="may", columns=["_version"])).local()
+    run = sj.enrich(stream("orders", "id item:str"), customers(version="may", columns=["_version"])).local()
     plan = json.loads(run.explain(format="json"))
-    assert plan["master"] == {
+    assert plan["table"] == {
         "name": "customers",
         "key": ["id"],
         "source": "the Arrow table",
@@ -57,10 +57,10 @@ def test_once_it_is_staged_they_are_measured():
         "size": "staged",
         "null_keys": 0,
     }
-    assert plan["memory"]["least_bytes"] == 2 * plan["memory"]["piece_bytes"] == 3_200_000
-    assert not plan["reading"]["costs"]["assumed"]
+    assert plan["memory"]["least_bytes"] == 2 * plan["memory"]["segment_bytes"] == 3_200_000
+    assert not plan["scan"]["costs"]["assumed"]
     lines = told(run.explain())
-    assert "measured when it was staged" in lines["reading"]
+    assert "measured when it was staged" in lines["scan"]
     assert lines["versions"] == (
         "versions: 0001-may is staged; labelled 'may': another label is another version; the result says by "
         "which each row was joined"
@@ -68,51 +68,53 @@ def test_once_it_is_staged_they_are_measured():
 
 
 def test_what_is_staged_beside_a_checkpoint_is_told(tmp_path):
-    joined = sj.join(stream("orders", "id item:str"), customers(version="may"))
-    joined.local(folder=tmp_path / "query.masters")  # stages where a query with this checkpoint would
+    joined = sj.enrich(stream("orders", "id item:str"), customers(version="may"))
+    joined.local(folder=tmp_path / "query.tables")  # stages where a query with this checkpoint would
     assert "0001-may is staged" in joined.explain(checkpoint=str(tmp_path / "query"))
     assert "assumed until it is staged" in joined.explain(checkpoint=str(tmp_path / "another"))
 
 
 def test_a_longer_cycle_reads_less_in_each_batch():
-    lines = told(sj.join(stream("orders", "id"), customers(cycle_batches=2)).explain())
-    assert "below 600 is looked up; above it the pieces are scanned, 1.8 MB a batch" in lines["reading"]
+    lines = told(sj.enrich(stream("orders", "id"), customers(cycle_batches=2)).explain())
+    assert "below 600 is looked up; above it the segments are scanned, 1.8 MB a batch" in lines["scan"]
     assert lines["latency"] == (
         "latency: each row is answered within 2 batches: 1 later at most, and each batch reads a "
-        "share of 1/2 of the master data"
+        "share of 1/2 of the table"
     )
 
 
 def test_presets_scan_as_in_the_paper():
-    text = sj.join(stream("orders", "id"), customers(), operator="meshjoin", buckets=4).explain()
-    assert "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached" in text
-    assert told(text)["reading"] == "reading: the pieces are scanned, 3.6 MB a batch, as in the paper"
-    assert told(text)["memory"].startswith("memory: 64 MB over 4 buckets: 3.43 MB for the piece that is read")
+    text = sj.enrich(stream("orders", "id"), customers(), operator="meshjoin", buckets=4).explain()
+    assert "MESHJOIN: the segments are read in cycles for all rows that wait; nothing is cached" in text
+    assert told(text)["scan"] == "scan: the segments are scanned, 3.6 MB a batch, as in the paper"
+    assert told(text)["memory"].startswith(
+        "memory: 64 MB over 4 buckets: 3.43 MB for the segment that is read"
+    )
 
 
 def test_a_small_table_is_scanned_whenever_a_row_waits():
-    small = sj.master(table(schema("id x"), "id x\n1 1\n- 2"), name="small", key="id", memory="1 MB")
-    joined = sj.join(stream("orders", "id"), small)
+    small = sj.table(table(schema("id x"), "id x\n1 1\n- 2"), name="small", key="id", memory="1 MB")
+    joined = sj.enrich(stream("orders", "id"), small)
     assert told(joined.local().explain())["small"] == (
         "small: the Arrow table, 1 rows, 24 bytes staged, and 1 left out because their key is null"
     )
-    assert told(joined.explain())["reading"] == (
-        "reading: the pieces are scanned, 48 bytes a batch: that costs less than finding one key "
+    assert told(joined.explain())["scan"] == (
+        "scan: the segments are scanned, 48 bytes a batch: that costs less than finding one key "
         "(assumed until it is staged)"
     )
 
 
 def test_a_waiting_room_and_the_joins_below_are_told():
     orders = stream("orders", "id t:time", time="t", lateness="2 seconds")
-    waits = sj.master(MANY, name="late", key="id", memory="64 MB", columns=[], wait="8 seconds", how="left")
-    joined = sj.join(orders, customers(), waits)
+    waits = sj.table(MANY, name="late", key="id", memory="64 MB", columns=[], wait="8 seconds", how="left")
+    joined = sj.enrich(orders, customers(), waits)
     plan = json.loads(joined.explain(format="json"))
-    assert (plan["name"], plan["below"]["name"]) == ("join", "join_customers")
+    assert (plan["name"], plan["below"]["name"]) == ("enrich", "enrich_customers")
     assert plan["wait"]["says"] == (
         "rows without a match are tried with each new version until the stream's event time is 10 s past "
         "their own, then they leave padded; what they take is not part of memory="
     )
-    assert "orders comes from\n  join_customers: orders ⋈ customers" in joined.explain()
+    assert "orders comes from\n  enrich_customers: orders ⋈ customers" in joined.explain()
     with pytest.raises(sj.InvalidJoin, match="explain\\(format='yaml'\\); give 'text' or 'json'"):
         joined.explain(format="yaml")
 
@@ -129,7 +131,7 @@ def calibrated():
 
 
 def test_a_rate_says_the_memory_and_the_memory_the_rate(calibrated):
-    joined = sj.join(stream("orders", "id item:str"), customers())
+    joined = sj.enrich(stream("orders", "id item:str"), customers())
     plan = json.loads(joined.explain(rates={"orders": 500_000}, format="json"))["predicted"]
     assert plan["rows_per_second"] == 500_000
     even, skewed = plan["cases"]
@@ -146,18 +148,20 @@ def test_a_rate_says_the_memory_and_the_memory_the_rate(calibrated):
 
 
 def test_what_no_memory_is_enough_for_is_said(calibrated):
-    text = sj.join(stream("orders", "id"), customers()).explain(rates={"orders": sj.Rate(1e9, row_bytes=20)})
+    text = sj.enrich(stream("orders", "id"), customers()).explain(
+        rates={"orders": sj.Rate(1e9, row_bytes=20)}
+    )
     assert "all keys equally often: more than one core can do with 64 MB or more; 64 MB allow" in text
 
 
 @pytest.mark.parametrize("rates", [5, {}, {"customers": 5}])
 def test_a_rate_is_that_of_the_stream(rates):
     with pytest.raises(sj.InvalidJoin, match=r"give the rows per second of orders, as in \{'orders': 1000\}"):
-        sj.join(stream("orders", "id"), customers()).explain(rates=rates)
+        sj.enrich(stream("orders", "id"), customers()).explain(rates=rates)
 
 
 @pytest.mark.slow
 def test_costs_are_measured_on_this_machine():
     costs = loop_costs("meshjoin")
     assert costs.read_byte > 0
-    assert costs.seconds(Turns(0.0, 10, 1000, 100_000, 0, 1000)) > 0
+    assert costs.seconds(LoopTurns(0.0, 10, 1000, 100_000, 0, 1000)) > 0

@@ -26,7 +26,7 @@ from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import Results
 from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
-from streamjoin.spark.chain import PASSED, PassedPacker, Unpack
+from streamjoin.spark.chain import PROPAGATED, PropagatedPacker, Unpack
 from streamjoin.spark.outputs import PUNCTUATIONS, Packed
 from streamjoin.state.codec import decode_batch
 from tests.plan.graph.test_graph_properties import Drawn, Input, _word
@@ -79,7 +79,7 @@ class Level:
         """What the buckets below give, as tasks of this operator's input."""
         level, stream = self.below[i], self.plan.streams[i]
         spec = self.spec.inputs[i]
-        packer = PassedPacker(
+        packer = PropagatedPacker(
             i, stream.name, spec.layout, (0,), stamped=bool(stream.stamps), forwarded=spec.forwarded,
             places=stream.inner.places, key_types=stream.inner.plan.spec.key_types,
         )  # fmt: skip
@@ -111,7 +111,7 @@ def _selected(stream: Any, spec: Any, element: pa.RecordBatch) -> pa.RecordBatch
     columns |= dict(zip("td", (element.column(name) for name in stream.stamps), strict=False))
     columns |= {f"k{i}": key for i, key in enumerate(keys)}
     columns |= {f"p{i}": element.column(name) for i, name in enumerate(stream.payload)}
-    columns |= {name: element.column(name) for name in PASSED}
+    columns |= {name: element.column(name) for name in PROPAGATED}
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 

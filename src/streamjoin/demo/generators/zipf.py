@@ -32,7 +32,7 @@ from streamjoin.errors import InvalidJoin
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-MASTER_SCHEMA = pa.schema({"k": pa.int64(), "m": pa.int64(), "pad": pa.binary()})
+TABLE_SCHEMA = pa.schema({"k": pa.int64(), "m": pa.int64(), "pad": pa.binary()})
 STREAM_SCHEMA = pa.schema({"k": pa.int64(), "id": pa.int64(), "x": pa.int32()})
 _HEAD = 65_536  # ranks whose probabilities stand in a table
 _CHUNK = 100_000  # rows made at once
@@ -122,29 +122,29 @@ class ZipfStreams:
                 f"give 1 to 2^31 rows of at least 16 bytes, and a seed of 0 or more."
             )
 
-    master_schema = MASTER_SCHEMA
+    table_schema = TABLE_SCHEMA
     stream_schema = STREAM_SCHEMA
 
     @cached_property
     def zipf(self) -> Zipf:
         return Zipf(self.rows, self.skew)
 
-    def master_keys(self, first: int, count: int) -> Ints:
+    def table_keys(self, first: int, count: int) -> Ints:
         """The values of some rows of master data."""
         noise = Noise.of(self.seed, np.arange(first, first + count))
         return noise.below("value of a row", self.rows) + 1
 
-    def master_rows(self, first: int, count: int) -> pa.Table:
+    def table_rows(self, first: int, count: int) -> pa.Table:
         """Some rows of master data."""
         numbers = np.arange(first, first + count)
         pad = Noise.of(self.seed, numbers).binary("pad", self.row_bytes - 16)
-        columns = [pa.array(self.master_keys(first, count)), pa.array(numbers), pad]
-        return pa.Table.from_arrays(columns, schema=MASTER_SCHEMA)
+        columns = [pa.array(self.table_keys(first, count)), pa.array(numbers), pad]
+        return pa.Table.from_arrays(columns, schema=TABLE_SCHEMA)
 
-    def master(self) -> Iterator[pa.Table]:
+    def table(self) -> Iterator[pa.Table]:
         """All master data, in parts."""
         for first in range(0, self.rows, _CHUNK):
-            yield self.master_rows(first, min(_CHUNK, self.rows - first))
+            yield self.table_rows(first, min(_CHUNK, self.rows - first))
 
     def stream_keys(self, first: int, count: int) -> Ints:
         """The values of some tuples."""

@@ -1,25 +1,23 @@
-"""Tables that master data is read from, without Spark: Parquet, Arrow files, Arrow tables in memory.
+"""Parquet files, Arrow files and Arrow tables in memory as table sources, and the source that a path means.
 
-Every source says its columns (`schema`), gives the chosen ones as record batches in any order
-(`batches`; memory stays at a few batches), how many rows there are where that is known without reading
-(`rows`), and a label of its present content where that can be known (`fingerprint`): for files their names,
-sizes and times of change. Databases are in files of their own.
+The fingerprint of files is a hash of their names, sizes and times of change, that of an Arrow table a hash of
+its values.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from streamjoin.enrich.tables.source import TableSource, check_columns, missing_methods
 from streamjoin.errors import BadInput, InvalidJoin
 
 PARQUET = (".parquet", ".parq", ".pq")
@@ -27,56 +25,25 @@ ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 BATCH_ROWS = 1 << 16
 
 
-class TableSource(ABC):
-    """A table that can be read from its beginning, again and again."""
-
-    changes: ClassVar[bool] = False  # whether what is read may change while it is read
-
-    @abstractmethod
-    def schema(self) -> pa.Schema: ...
-
-    @abstractmethod
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
-
-    @abstractmethod
-    def describe(self) -> str: ...
-
-    def rows(self) -> int | None:
-        """How many rows there are; None where only reading them would tell."""
-        return None
-
-    def fingerprint(self) -> str | None:
-        """A label that changes with the content; None where it cannot be known."""
-        return None
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that are not there."""
-        there = self.schema().names
-        missing = [name for name in columns if name not in there]
-        if missing:
-            raise InvalidJoin(
-                f"{self.describe()} has no column {', '.join(map(repr, missing))}; "
-                f"it has {', '.join(map(repr, there)) or 'none'}"
-            )
-
-
 def table_source(source: Any) -> TableSource:
     """The source that a path or an Arrow table means; a source is itself."""
-    if isinstance(source, TableSource):
-        return source
     if isinstance(source, pa.Table | pa.RecordBatch):
         return MemoryTable(pa.table(source))
     if isinstance(source, str | Path):
         return _files(Path(source))
+    lacking = missing_methods(source)
+    if not lacking:
+        return cast("TableSource", source)
+    own = f" (as a sj.TableSource it lacks {', '.join(lacking)})" if "batches" not in lacking else ""
     raise InvalidJoin(
-        f"a {type(source).__name__} is no master data; give the path of a folder or file of Parquet or "
-        "Arrow, an Arrow table, a DataFrame, sj.postgresql(…) or sj.sqlite(…)"
+        f"a {type(source).__name__} is no table{own}; give the path of a folder or file of Parquet or "
+        "Arrow, an Arrow table, a DataFrame, sj.postgresql(…), sj.sqlite(…), or a sj.TableSource"
     )
 
 
 def _files(path: Path) -> TableSource:
     if not path.exists():
-        raise InvalidJoin(f"master data {path} is not there; give the path of a folder or file that is")
+        raise InvalidJoin(f"table {path} is not there; give the path of a folder or file that is")
     found = [path] if path.is_file() else sorted(_shown(path))
     for endings, form in ((PARQUET, ParquetFiles), (ARROW, ArrowFiles)):
         chosen = tuple(file for file in found if file.suffix.lower() in endings)
@@ -84,7 +51,7 @@ def _files(path: Path) -> TableSource:
             return form(path, chosen)
     there = ", ".join(file.name for file in found[:5]) or "nothing"
     raise InvalidJoin(
-        f"master data {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
+        f"table {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
         f"there is {there}{', …' if len(found) > 5 else ''}"
     )
 
@@ -100,7 +67,6 @@ def _shown(folder: Path) -> Iterator[Path]:
 class Files(TableSource):
     """Files of one kind, below one folder."""
 
-    changes: ClassVar[bool] = True
     path: Path
     files: tuple[Path, ...]
 
@@ -115,7 +81,7 @@ class Files(TableSource):
         return digest.hexdigest()
 
     def describe(self) -> str:
-        return f"master data {self.path}"
+        return f"table {self.path}"
 
     def unreadable(self, error: Exception) -> BadInput:
         return BadInput(f"{self.describe()} cannot be read ({error}); write the file again, or take it away")
@@ -157,7 +123,7 @@ class ParquetFiles(Files):
         return int(self._dataset.count_rows())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         schema = pa.schema([self.schema().field(name) for name in columns])
         try:
             for fragment in self._dataset.get_fragments():
@@ -197,7 +163,7 @@ class ArrowFiles(Files):
             return reader.schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         schema = pa.schema([self.schema().field(name) for name in columns])
         for file in self.files:
             with self._opened(file) as reader:
@@ -233,7 +199,7 @@ class MemoryTable(TableSource):
         return self.table.schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         yield from self.table.select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
 
     def rows(self) -> int | None:

@@ -1,7 +1,7 @@
-"""Master data from PostgreSQL: one read-only transaction at REPEATABLE READ, streamed as Arrow batches.
+"""A table from PostgreSQL: one read-only transaction at REPEATABLE READ, streamed as Arrow batches.
 
-What others commit while it is read is not seen. A connection that is lost ends the reading (`SourceLost`);
-who reads begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),
+What others commit while it is read is not seen. A lost connection raises `SourceLost`; staging then
+begins again, since a snapshot ends with its connection. Types: numeric(12, 2) is decimal128(12, 2),
 numeric without a size is text, and so is what Arrow has no type for (uuid, inet …).
 
 Needs `pip install "streamjoin[postgresql]"`. A password in the URI is shown nowhere.
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from streamjoin.enrich.tables.files import TableSource
+from streamjoin.enrich.tables.source import TableSource, check_columns
 from streamjoin.enrich.tables.sql_names import one_of, quoted_part
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost, StreamJoinError
 
@@ -37,6 +37,8 @@ def postgresql(uri: str, *, table: str | None = None, query: str | None = None) 
 class PostgreSQL(TableSource):
     """Rows of a database; `rows_of` is what stands after FROM."""
 
+    snapshot: ClassVar[bool] = True
+
     uri: str = field(repr=False)
     rows_of: str
 
@@ -45,15 +47,15 @@ class PostgreSQL(TableSource):
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        with self._told(), self._connected() as cursor:
+        with self._naming_failures(), self._connected() as cursor:
             found = cursor.adbc_execute_schema(f"SELECT * FROM {self.rows_of}")  # noqa: S608
         return pa.schema([pa.field(each.name, _type(each)) for each in found])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         schema = pa.schema([self._schema.field(name) for name in columns])
         chosen = ", ".join(map(self._selected, schema)) or "1 AS none"
-        with self._told(), self._connected() as cursor:
+        with self._naming_failures(), self._connected() as cursor:
             cursor.execute(_SNAPSHOT)
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
             cursor.execute(f"SELECT {chosen} FROM {self.rows_of}")  # noqa: S608
@@ -81,8 +83,8 @@ class PostgreSQL(TableSource):
             yield cursor
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Failures of the driver as ours, without the password: so nothing is chained."""
+    def _naming_failures(self) -> Iterator[None]:
+        """Failures of the driver as errors of this library, without the password: so nothing is chained."""
         try:
             yield
         except StreamJoinError:

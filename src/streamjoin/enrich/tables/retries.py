@@ -1,4 +1,4 @@
-"""Read a source again when it went away: from its beginning, since no snapshot outlives its connection."""
+"""Retry of a source whose connection was lost: from its beginning, since no snapshot outlives it."""
 
 from __future__ import annotations
 

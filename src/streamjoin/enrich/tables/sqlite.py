@@ -1,9 +1,9 @@
-"""Master data from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in stretches.
+"""A table from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in batches.
 
-SQLite's values have types, its columns only wishes: a column declared as INTEGER, REAL or TEXT has that
+SQLite's values have types, its columns only affinities: a column declared as INTEGER, REAL or TEXT has that
 type; any other, and all of a query, has the type of its first 1,000 values (whole numbers beside others are
-floats). A later value that does not fit is told with its column. Dates are what they are in SQLite: text or
-numbers.
+floats). A later value that does not fit is an error that names its column. Dates are what they are in SQLite:
+text or numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from streamjoin.enrich.tables.files import BATCH_ROWS, TableSource
+from streamjoin.enrich.tables.files import BATCH_ROWS
+from streamjoin.enrich.tables.source import TableSource, check_columns
 from streamjoin.enrich.tables.sql_names import one_of, quoted_part
 from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 
@@ -38,6 +39,8 @@ def sqlite(path: str | Path, *, table: str | None = None, query: str | None = No
 @dataclass(frozen=True)
 class SQLite(TableSource):
     """Rows of a database file; `rows_of` is what stands after FROM."""
+
+    snapshot: ClassVar[bool] = True
 
     path: Path
     rows_of: str
@@ -70,7 +73,7 @@ class SQLite(TableSource):
         return kinds.pop() if kinds else str
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        self.check(columns)
+        check_columns(self, columns)
         schema = pa.schema([self._schema.field(name) for name in columns])
         chosen, first = ", ".join(map(quoted_part, columns)), 0
         with self._connected() as database:

@@ -29,16 +29,16 @@ _SCALE = 1e9  # rates are shown as rows per so many units of the clock
 class Outlook:
     """One input, measured beside predicted; all figures add up over buckets.
 
-    `held` and `predicted` tuples; `found`: what the model says with what it has measured since; the
-    rates (rows by 1e9 µs, or by 1e9 rows) then and now; `lasting`: the part of it that nothing let go of.
+    `state_rows` and `predicted_rows`; `refitted_rows`: the model's prediction with what was measured since.
+    Rates are in rows by 1e9 µs, or by 1e9 rows: as predicted, as measured, and of rows that nothing evicts.
     """
 
-    held: int
-    predicted: int
-    found: int
-    rate_then: int
-    rate_now: int
-    lasting: int
+    state_rows: int
+    predicted_rows: int
+    refitted_rows: int
+    predicted_rate: int
+    measured_rate: int
+    unevicted_rate: int
 
 
 @dataclass(frozen=True)

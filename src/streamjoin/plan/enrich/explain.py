@@ -1,12 +1,12 @@
-"""A semi-stream plan in words and as JSON: what is joined, how the memory is divided, when keys are looked up
-and when the master data is scanned, and how long a row may wait.
+"""Explain of an enrichment, as text and as JSON: what is joined, how the memory is divided, when keys are
+looked up and when the table is scanned, and how long a row may wait.
 
 Both forms say the same: the text is made from the dictionary that the JSON is. Figures come from the staged
 version where there is one; before that they are guessed from the columns, and said to be.
 
-Worked number: 1 GB in 239 pieces, 2 GB/s, 1 µs for a key and 300 µs for a piece it is looked for in: a scan
-takes 0.5 s, in which 428,000 keys are found. Over ten batches (`cycle_batches=10`) a batch scans 50 ms, in
-which 166 keys are found, each in a piece of its own.
+Worked number: 1 GB in 239 segments, 2 GB/s, 1 µs for a key and 300 µs for a segment it is looked for in: a
+scan takes 0.5 s, in which 428,000 keys are found. Over ten batches (`cycle_batches=10`) a batch scans 50 ms,
+in which 166 keys are found, each in a segment of its own.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from streamjoin.declare.stream import duration_text
-from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, Forecast, LoopCosts
+from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts, ServiceForecast
 from streamjoin.enrich.read_costs import ReadCosts
-from streamjoin.enrich.segments import PIECE_BYTES, StagedVersion
+from streamjoin.enrich.segments import SEGMENT_BYTES, StagedVersion
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.cost import Rate, row_bytes
-from streamjoin.plan.enrich.planner import PRESETS, EnrichPlan
+from streamjoin.plan.enrich.planner import ENRICH_PRESETS, EnrichPlan
 from streamjoin.plan.explain import check_format, size_text
 
-_SKEWS = (0.0, 1.0)  # nobody knows the stream's own: the ends of what is usual
-_GUESSED_BYTES = 1e9  # of master data of which nothing is known
+_SKEWS = (0.0, 1.0)  # the stream's own skew is unknown: the ends of the usual range
+_GUESSED_BYTES = 1e9  # of a table of which nothing is known
 
 
 @dataclass(frozen=True)
-class Content:
-    """What is known of a master's content: where it is, its rows where that is told, its staged version."""
+class TableContent:
+    """What is known of a table's content: its source, its rows where known, its staged version."""
 
     says: str
     rows: int | None = None
@@ -40,7 +40,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRate:
     """The stream's rate, and what a turn of the join costs on this machine."""
 
     rate: Rate
@@ -48,22 +48,22 @@ class Expected:
 
 
 def described(
-    plan: EnrichPlan, contents: Mapping[str, Content], expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, TableContent], expected: ExpectedRate | None = None
 ) -> dict[str, Any]:
     """Everything that is known of a plan before it runs, as plain values."""
-    content = contents[plan.master.name]
+    content = contents[plan.table.name]
     buckets = _buckets(plan, content)
     preset = plan.options.operator
     return {
         "name": plan.name,
-        "how": plan.master.how,
-        "operator": None if preset is None else {"name": preset, "says": PRESETS[preset]},
+        "how": plan.table.how,
+        "operator": None if preset is None else {"name": preset, "says": ENRICH_PRESETS[preset]},
         "key_types": [str(dtype) for dtype in plan.spec.stream.key_types],
         "stream": {"name": plan.stream.name, "key": list(plan.stream.key)},
-        "master": {"name": plan.master.name, "key": list(plan.master.key), **_content(plan, content)},
+        "table": {"name": plan.table.name, "key": list(plan.table.key), **_content(plan, content)},
         "result": list(plan.spec.output.names),
         "memory": _memory(plan, content, buckets),
-        "reading": _reading(plan, content),
+        "scan": _scan(plan, content),
         "latency": {"cycle_batches": plan.spec.cycle_batches, "says": _latency(plan)},
         "versions": _versions(plan, content),
         "wait": None if plan.spec.wait_us is None else _wait(plan),
@@ -72,50 +72,52 @@ def described(
     }
 
 
-def _buckets(plan: EnrichPlan, content: Content) -> int:
+def _buckets(plan: EnrichPlan, content: TableContent) -> int:
     if content.version is not None:
         return content.version.form.buckets
     return plan.options.buckets or 1
 
 
-def _content(plan: EnrichPlan, content: Content) -> dict[str, Any]:
-    """How large the master data is, as far as it is known."""
+def _content(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
+    """How large the table is, as far as it is known."""
     version = content.version
     if version is not None:
         size: dict[str, Any] = {"rows": version.rows, "bytes": version.nbytes, "size": "staged"}
         return {"source": content.says, **size, "null_keys": version.null_keys}
     if content.rows is not None:
-        nbytes = round(content.rows * row_bytes(plan.spec.master))
+        nbytes = round(content.rows * row_bytes(plan.spec.table))
         return {"source": content.says, "rows": content.rows, "bytes": nbytes, "size": "guessed"}
     return {"source": content.says, "rows": None, "bytes": None, "size": "unknown"}
 
 
-def _memory(plan: EnrichPlan, content: Content, buckets: int) -> dict[str, Any]:
+def _memory(plan: EnrichPlan, content: TableContent, buckets: int) -> dict[str, Any]:
     version = content.version
-    piece = plan.piece_bytes(buckets) if version is None else version.largest_piece
+    segment = plan.segment_bytes(buckets) if version is None else version.largest_segment
     if version is None and content.rows is not None:
-        piece = min(piece, round(content.rows * row_bytes(plan.spec.master) / buckets))
+        segment = min(segment, round(content.rows * row_bytes(plan.spec.table) / buckets))
     return {
         "bytes": plan.spec.memory_bytes,
         "buckets": buckets,
-        "piece_bytes": buckets * piece,
-        "other_bytes": plan.spec.memory_bytes - buckets * piece,
+        "segment_bytes": buckets * segment,
+        "other_bytes": plan.spec.memory_bytes - buckets * segment,
         "least_bytes": None if version is None else plan.least_memory(version),
     }
 
 
-def _reading(plan: EnrichPlan, content: Content) -> dict[str, Any]:
-    """From how many keys a batch on the pieces are scanned: where both ways cost the same."""
+def _scan(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
+    """From how many keys a batch on the segments are scanned: where both ways cost the same."""
     costs = ReadCosts() if content.version is None else content.version.costs
     nbytes = _content(plan, content)["bytes"]
     all_bytes = _GUESSED_BYTES if nbytes is None else nbytes
     each_batch = all_bytes / plan.spec.cycle_batches
-    pieces = int(all_bytes // PIECE_BYTES) + 1 if content.version is None else len(content.version.pieces)
+    segments = (
+        int(all_bytes // SEGMENT_BYTES) + 1 if content.version is None else len(content.version.segments)
+    )
     return {
         "access": plan.spec.access,
         "scan_bytes_a_batch": round(each_batch),
         "scan_s_a_batch": costs.read(each_batch),
-        "break_even_keys": costs.break_even(each_batch, pieces),
+        "break_even_keys": costs.break_even(each_batch, segments),
         "costs": {**asdict(costs), "assumed": content.version is None},
         "bytes_assumed": nbytes is None,
     }
@@ -127,12 +129,12 @@ def _latency(plan: EnrichPlan) -> str:
         return "each row is answered in the batch it comes with"
     return (
         f"each row is answered within {batches} batches: {batches - 1} later at most, and each batch "
-        f"reads a share of 1/{batches} of the master data"
+        f"reads a share of 1/{batches} of the table"
     )
 
 
-def _versions(plan: EnrichPlan, content: Content) -> dict[str, Any]:
-    label = plan.master.version
+def _versions(plan: EnrichPlan, content: TableContent) -> dict[str, Any]:
+    label = plan.table.version
     if label is not None:
         says = f"labelled {label!r}: another label is another version"
     elif content.fingerprint:
@@ -142,7 +144,7 @@ def _versions(plan: EnrichPlan, content: Content) -> dict[str, Any]:
     else:
         says = "the source does not tell whether it is new; give version= a label to have another one staged"
     staged = None if content.version is None else content.version.id
-    return {"label": label, "staged": staged, "in_result": plan.master.tells_version, "says": says}
+    return {"label": label, "staged": staged, "in_result": plan.table.emits_version, "says": says}
 
 
 def _wait(plan: EnrichPlan) -> dict[str, Any]:
@@ -157,19 +159,19 @@ def _wait(plan: EnrichPlan) -> dict[str, Any]:
     }
 
 
-def _predicted(plan: EnrichPlan, content: Content, expected: Expected) -> dict[str, Any]:
+def _predicted(plan: EnrichPlan, content: TableContent, expected: ExpectedRate) -> dict[str, Any]:
     """What the cost model says: the memory for the rate, and the rate for the memory."""
     known = _content(plan, content)
     rate = expected.rate
     told: dict[str, Any] = {"rows_per_second": rate.rows_per_second, "cases": []}
     if not known["rows"]:
         return told
-    spec, pieces = plan.spec, max(1, round(known["bytes"] / plan.piece_bytes(_buckets(plan, content))))
+    spec, segments = plan.spec, max(1, round(known["bytes"] / plan.segment_bytes(_buckets(plan, content))))
     load = EnrichLoad(
         known["rows"],
         known["bytes"] / known["rows"],
         spec.waiting_bytes(rate.row_bytes or row_bytes(spec.stream)),
-        pieces if content.version is None else len(content.version.pieces),
+        segments if content.version is None else len(content.version.segments),
         ordered=spec.access != "paper",
         caches=spec.caches,
         fudge=spec.fudge,
@@ -182,7 +184,7 @@ def _predicted(plan: EnrichPlan, content: Content, expected: Expected) -> dict[s
     return told
 
 
-def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any] | None:
+def _forecast(ask: Callable[[float], ServiceForecast], figure: float) -> dict[str, Any] | None:
     """None where no memory, or no rate, is enough."""
     try:
         found = ask(figure)
@@ -200,7 +202,7 @@ def _forecast(ask: Callable[[float], Forecast], figure: float) -> dict[str, Any]
 
 
 def explained(
-    plan: EnrichPlan, contents: Mapping[str, Content], form: str, expected: Expected | None = None
+    plan: EnrichPlan, contents: Mapping[str, TableContent], form: str, expected: ExpectedRate | None = None
 ) -> str:
     """The plan as text for someone who has not read the papers, or as JSON."""
     check_format(form)
@@ -210,15 +212,15 @@ def explained(
 
 def as_text(plan: Mapping[str, Any]) -> str:
     """What `described` gives, in words."""
-    stream, master = plan["stream"], plan["master"]
-    keys = " = ".join(f"{one['name']}.{'+'.join(one['key'])}" for one in (stream, master))
+    stream, table = plan["stream"], plan["table"]
+    keys = " = ".join(f"{one['name']}.{'+'.join(one['key'])}" for one in (stream, table))
     lines = [
-        f"{plan['name']}: {stream['name']} ⋈ {master['name']}, a stream and master data",
+        f"{plan['name']}: {stream['name']} ⋈ {table['name']}, a stream and a table",
         f"  {plan['how']} join on {keys} ({', '.join(plan['key_types'])})",
         f"  result: {', '.join(plan['result'])}",
-        f"  {master['name']}: {_size_text(master)}",
+        f"  {table['name']}: {_size_text(table)}",
         "",
-        "How it runs (set by operator=, and by memory=, cycle_batches=, version=, wait= of sj.master)",
+        "How it runs (set by operator=, and by memory=, cycle_batches=, version=, wait= of sj.table)",
         *(f"  {line}" for line in _how(plan)),
     ]
     if plan["predicted"] is not None:
@@ -229,14 +231,14 @@ def as_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _size_text(master: Mapping[str, Any]) -> str:
-    if master["size"] == "unknown":
-        return f"{master['source']}; how large it is shows when it is staged"
-    text = f"{master['source']}, {master['rows']:,} rows, "
-    if master["size"] == "guessed":
-        return f"{text}about {size_text(master['bytes'])} (guessed from its columns)"
-    nulls = f", and {master['null_keys']:,} left out because their key is null" if master["null_keys"] else ""
-    return f"{text}{size_text(master['bytes'])} staged{nulls}"
+def _size_text(table: Mapping[str, Any]) -> str:
+    if table["size"] == "unknown":
+        return f"{table['source']}; how large it is shows when it is staged"
+    text = f"{table['source']}, {table['rows']:,} rows, "
+    if table["size"] == "guessed":
+        return f"{text}about {size_text(table['bytes'])} (guessed from its columns)"
+    nulls = f", and {table['null_keys']:,} left out because their key is null" if table["null_keys"] else ""
+    return f"{text}{size_text(table['bytes'])} staged{nulls}"
 
 
 def _how(plan: Mapping[str, Any]) -> list[str]:
@@ -244,29 +246,29 @@ def _how(plan: Mapping[str, Any]) -> list[str]:
     if plan["operator"] is not None:
         lines.append(plan["operator"]["says"])
     else:
-        lines.append("cache: values that come often are kept with all their master rows, answered at once")
-    lines += [f"reading: {_reading_text(plan)}", f"latency: {plan['latency']['says']}"]
+        lines.append("cache: values that come often are kept with all their table rows, answered at once")
+    lines += [f"scan: {_scan_text(plan)}", f"latency: {plan['latency']['says']}"]
     lines += [f"memory: {_memory_text(plan['memory'])}", f"versions: {_versions_text(plan['versions'])}"]
     if plan["wait"] is not None:
         lines.append(f"waiting room: {plan['wait']['says']}")
     return lines
 
 
-def _reading_text(plan: Mapping[str, Any]) -> str:
-    reading = plan["reading"]
-    whole = f"the pieces are scanned, {size_text(reading['scan_bytes_a_batch'])} a batch"
+def _scan_text(plan: Mapping[str, Any]) -> str:
+    scan = plan["scan"]
+    whole = f"the segments are scanned, {size_text(scan['scan_bytes_a_batch'])} a batch"
     if plan["operator"] is not None:
         return f"{whole}, as in the paper"
-    costs = reading["costs"]
+    costs = scan["costs"]
     origin = "assumed until it is staged" if costs["assumed"] else "measured when it was staged"
-    if reading["bytes_assumed"]:
+    if scan["bytes_assumed"]:
         origin = f"assumed, as if it were {size_text(_GUESSED_BYTES)}"
-    if reading["break_even_keys"] <= 1:
+    if scan["break_even_keys"] <= 1:
         return f"{whole}: that costs less than finding one key ({origin})"
     return (
-        f"a batch whose distinct missed keys are below {reading['break_even_keys']:,} is looked up; above it "
+        f"a batch whose distinct missed keys are below {scan['break_even_keys']:,} is looked up; above it "
         f"{whole} ({origin}: a key is found in {costs['find_s_per_key'] * 1e6:.3g} µs, "
-        f"and {costs['find_s_per_piece'] * 1e6:.3g} µs for each piece it is looked for in, "
+        f"and {costs['find_s_per_segment'] * 1e6:.3g} µs for each segment it is looked for in, "
         f"{size_text(1 / costs['read_s_per_byte'])} are read in a second)"
     )
 
@@ -276,8 +278,8 @@ def _memory_text(memory: Mapping[str, Any]) -> str:
     least = memory["least_bytes"]
     needed = "what is needed at least shows when it is staged"
     return (
-        f"{_as_given(memory['bytes'])}{over}: {_as_given(memory['piece_bytes'])} for the piece that is read, "
-        f"{_as_given(memory['other_bytes'])} for cached values and rows that wait "
+        f"{_as_given(memory['bytes'])}{over}: {_as_given(memory['segment_bytes'])} for the segment that is "
+        f"read, {_as_given(memory['other_bytes'])} for cached values and rows that wait "
         f"({needed if least is None else f'at least {_as_given(least)} is needed'})"
     )
 
@@ -307,7 +309,7 @@ def _predicted_lines(plan: Mapping[str, Any]) -> list[str]:
         f"What {rate} of {plan['stream']['name']} need (cost model, calibrated on this machine, one core)"
     ]
     if not told["cases"]:
-        return [*lines, "  how large the master data is shows when it is staged; ask again then"]
+        return [*lines, "  how large the table is shows when it is staged; ask again then"]
     for case in told["cases"]:
         keys = "all keys equally often" if case["skew"] == 0 else f"keys by Zipf {case['skew']:g}"
         needed, given = case["for_the_rate"], case["with_the_memory"]

@@ -1,7 +1,7 @@
-"""From a stream and master data to semi-stream joins, one for each master table, and why each is as it is.
+"""Planner of enrichments: from a stream and its tables to semi-stream joins, one for each table.
 
-Everything that can be wrong with such a join as written is found here, before any data is staged. Several
-masters on the stream's key are joined one after another: the results of the first are the stream of the
+All errors of the declarations are found here, before any data is staged. Several
+tables on the stream's key are joined one after another: the results of the first are the stream of the
 second. Columns and key types are those that one join of all of them would have.
 
 Worked case: orders(id, name) with customers(id, name) and ratings(id, stars): the first join gives id,
@@ -10,7 +10,7 @@ orders_name, customers_name, the second adds stars.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,60 +19,56 @@ import pyarrow as pa
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.types import common_type, plain
 from streamjoin.declare.stream import Stream
-from streamjoin.declare.table import Master
-from streamjoin.enrich.segments import PIECE_BYTES, Form, StagedVersion
+from streamjoin.declare.table import Table
+from streamjoin.enrich.segments import SEGMENT_BYTES, StagedForm, StagedVersion
 from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.output import Columns, check_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
 
-PRESETS = {
-    "ssbj": "SSBJ: the pieces are read in cycles for all rows that wait; frequent values are cached",
-    "meshjoin": "MESHJOIN: the pieces are read in cycles for all rows that wait; nothing is cached",
+ENRICH_PRESETS = {
+    "ssbj": "SSBJ: the segments are read in cycles for all rows that wait; frequent values are cached",
+    "meshjoin": "MESHJOIN: the segments are read in cycles for all rows that wait; nothing is cached",
 }
-_SMALLEST_PIECE = 16 << 10
+_SMALLEST_SEGMENT = 16 << 10
 
-# What a join of streams knows and this one does not: the value that says nothing, and what to do instead.
+# What a stream may declare for other joins and an enrichment does not use: the default, and what to do.
 _OF_STREAM: dict[str, tuple[Any, str]] = {
-    "window": (None, "a master row has no time; leave it out"),
-    "idle": (None, "leave it out"),
-    "ttl": (None, "memory= of the master bounds what is held; leave it out"),
-    "unique": (False, "leave it out"),
+    "window": (None, "a table row has no time; leave it out"),
+    "idle": (None, "no stream row waits for another stream; leave it out"),
+    "ttl": (None, "memory= of the table bounds the state; leave it out"),
+    "unique": (False, "no stream row is kept once it is answered; leave it out"),
     "arrival": (None, "no stream row is kept once it is answered; leave it out"),
     "sequence": ((), "the order of rows is not used; leave it out, or drop the column"),
     "punctuation": (None, "no stream row is kept once it is answered; leave it out"),
-    "on_violation": ("drop", "nothing is promised, so nothing is violated; leave it out"),
-}
-_OF_JOIN: dict[str, tuple[Any, str]] = {
-    "how": ("inner", "give how= to sj.master(…)"),
-    "memory": (None, "give memory= to sj.master(…)"),
-    "where": (None, "filter the result"),
-    "goal": ("throughput", "leave it out"),
-    "driver": (None, "leave it out"),
-    "order": (None, "leave it out"),
-    "purge": (None, "leave it out"),
-    "probe": (None, "leave it out"),
-    "propagate": (True, "leave it out"),
-    "on": (None, "the stream's key and the master's, matched by position, say what is joined"),
-    "rates": (None, "give it to explain()"),
+    "on_violation": ("drop", "without punctuations nothing is violated; leave it out"),
 }
 
 
 class EmptyTable(UserWarning):
-    """A master table has no row that could match: results are right, but hardly what was meant."""
+    """A table has no row that could match: results are right, but hardly what was meant."""
+
+
+@dataclass(frozen=True)
+class EnrichOptions:
+    """What the user said of the enrichment itself; None means: the planner chooses."""
+
+    name: Any = "enrich"
+    operator: str | None = None  # a preset
+    buckets: Any = None
 
 
 @dataclass(frozen=True)
 class EnrichPlan:
-    """One stream and one master table, ready to run.
+    """One stream and one table, ready to run.
 
     `stream` is as the operator takes it: without event time where nothing waits by it. `spec` has the
     memory of the whole join. `below` is the join whose results are the stream, where there is one.
     """
 
     stream: Stream
-    master: Master
-    options: JoinOptions
+    table: Table
+    options: EnrichOptions
     spec: EnrichSpec
     below: EnrichPlan | None = None
 
@@ -88,56 +84,58 @@ class EnrichPlan:
     def for_bucket(self, version: StagedVersion) -> EnrichSpec:
         """What one of a version's buckets does, with its share of the memory.
 
-        Refused where the memory is too small for the version's pieces.
+        Refused where the memory is too small for the version's segments.
         """
         buckets, least = version.form.buckets, self.least_memory(version)
         if self.spec.memory_bytes < least:
             raise InvalidJoin(
-                f"master {self.master.name!r}: memory={self.spec.memory_bytes:,} bytes is too small: it needs"
-                f" {least:,}, twice its largest piece of {version.largest_piece:,} for each of {buckets} "
+                f"table {self.table.name!r}: memory={self.spec.memory_bytes:,} bytes is too small: it needs"
+                f" {least:,}, twice its largest segment of {version.largest_segment:,} for each of {buckets} "
                 f"bucket{'s'[: buckets > 1]}; give that or more"
             )
         return replace(self.spec, memory_bytes=self.spec.memory_bytes // buckets)
 
     @staticmethod
     def least_memory(version: StagedVersion) -> int:
-        """What the join needs at least: in each bucket a piece, and as much for what waits."""
-        return 2 * version.largest_piece * version.form.buckets
+        """What the join needs at least: in each bucket a segment, and as much for what waits."""
+        return 2 * version.largest_segment * version.form.buckets
 
-    def form(self, buckets: int, hash_name: str) -> Form:
-        """How its master data is staged."""
-        return Form(self.master.key, self.master.payload, self.spec.master, hash_name, buckets)
+    def form(self, buckets: int, hash_name: str) -> StagedForm:
+        """The form in which its table is staged."""
+        return StagedForm(self.table.key, self.table.payload, self.spec.table, hash_name, buckets)
 
-    def with_master(self, anew: Master) -> EnrichPlan:
-        """The same join with its master declared anew: another place or label of the same table."""
-        kept = ("key", "payload", "tells_version", "how", "memory_bytes", "cycle_batches", "wait_us")
-        said, known = ([getattr(one, name) for name in kept] for one in (anew, self.master))
+    def with_table(self, anew: Table) -> EnrichPlan:
+        """The same join with its table declared anew: another place or label of the same table."""
+        kept = ("key", "payload", "emits_version", "how", "memory_bytes", "cycle_batches", "wait_us")
+        said, known = ([getattr(one, name) for name in kept] for one in (anew, self.table))
         if said != known:
             raise InvalidJoin(
-                f"master {anew.name!r} is declared with another key, columns or options than in this join; "
+                f"table {anew.name!r} is declared with another key, columns or options than in this join; "
                 "change only its source or version, or begin another join"
             )
-        return replace(self, master=anew)
+        return replace(self, table=anew)
 
-    def piece_bytes(self, buckets: int) -> int:
-        """How large the pieces of the master data are made: several fit a bucket's share of the memory.
+    def segment_bytes(self, buckets: int) -> int:
+        """How large the segments of the table are made: several fit a bucket's share of the memory.
 
-        Worked number: 64 MB over 8 buckets are 8 MB each, and pieces of 1 MB.
+        Worked number: 64 MB over 8 buckets are 8 MB each, and segments of 1 MB.
         """
         share = self.spec.memory_bytes // buckets
-        return max(min(PIECE_BYTES, share // 8), _SMALLEST_PIECE)
+        return max(min(SEGMENT_BYTES, share // 8), _SMALLEST_SEGMENT)
 
 
-def plan_enrich(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> EnrichPlan:
-    """Check a join of one stream with one or more masters and choose how it runs.
-
-    `more` is what else the user said of the join, by name; only None is good.
-    """
-    check_options(options)
-    stream, masters = _one_stream(inputs)
-    _check_known(stream, {**vars(options), **more})
-    _check_widths(stream, masters)
-    sides: list[Stream | Master] = [stream, *masters]
+def plan_enrich(stream: Stream, tables: Sequence[Table], options: EnrichOptions) -> EnrichPlan:
+    """Check an enrichment of one stream with one or more tables and choose how it runs."""
+    check_options(JoinOptions(name=options.name, buckets=options.buckets))
+    if options.operator is not None and options.operator not in ENRICH_PRESETS:
+        raise InvalidJoin(
+            f"operator={options.operator!r} joins no table; give one of {', '.join(ENRICH_PRESETS)}, or "
+            "leave it out"
+        )
+    _check_inputs(stream, tables)
+    _check_stream(stream)
+    _check_widths(stream, tables)
+    sides: list[Stream | Table] = [stream, *tables]
     key_types = tuple(
         common_type(
             [one.name for one in sides],
@@ -146,87 +144,74 @@ def plan_enrich(inputs: Sequence[Any], options: JoinOptions, **more: Any) -> Enr
         )
         for i in range(len(stream.key))
     )
-    outputs = _outputs(stream, masters, key_types)
+    outputs = _outputs(stream, tables, key_types)
     plans: list[EnrichPlan] = []
-    for number, master in enumerate(masters):
-        last = number == len(masters) - 1
-        named = options if last else replace(options, name=f"{options.name}_{master.name}")
+    for number, table in enumerate(tables):
+        last = number == len(tables) - 1
+        named = options if last else replace(options, name=f"{options.name}_{table.name}")
         fed = stream if number == 0 else _passed_on(stream, outputs[0], outputs[number])
         below = plans[-1] if plans else None
-        plans.append(_plan_one(_timed(fed, master), master, named, outputs[number + 1], below))
+        plans.append(_plan_one(_timed(fed, table), table, named, outputs[number + 1], below))
     return plans[-1]
 
 
 def _plan_one(
-    stream: Stream, master: Master, options: JoinOptions, output: pa.Schema, below: EnrichPlan | None
+    stream: Stream, table: Table, options: EnrichOptions, output: pa.Schema, below: EnrichPlan | None
 ) -> EnrichPlan:
     key_types = tuple(output.types[: len(stream.key)])
     spec = EnrichSpec(
         Layout(key_types, stream.time is not None, _types(stream)),
-        Layout(key_types, payload_types=_types(master)),
+        Layout(key_types, payload_types=_types(table)),
         output,
-        master.memory_bytes,
-        preserves=master.how == "left",
+        table.memory_bytes,
+        preserves=table.how == "left",
         caches=options.operator != "meshjoin",
         access="auto" if options.operator is None else "paper",
-        cycle_batches=master.cycle_batches,
-        wait_us=master.wait_us,
+        cycle_batches=table.cycle_batches,
+        wait_us=table.wait_us,
         lateness_us=stream.lateness_us or 0,
-        tells_version=master.tells_version,
+        emits_version=table.emits_version,
     )
-    return EnrichPlan(stream, master, options, spec, below)
+    return EnrichPlan(stream, table, options, spec, below)
 
 
 def _types(side: Columns) -> tuple[pa.DataType, ...]:
     return tuple(plain(side.type_of(name)) for name in side.payload)
 
 
-def _one_stream(inputs: Sequence[Any]) -> tuple[Stream, list[Master]]:
-    """The stream and the masters among the inputs."""
-    for one in inputs:
-        if not isinstance(one, Stream | Master):
-            given = repr(one) if isinstance(one, str) else f"a {type(one).__name__}"
-            raise InvalidJoin(
-                f"{given} is neither a stream nor a master; wrap it with sj.stream(…) or sj.master(…)"
-            )
-    streams = [one for one in inputs if isinstance(one, Stream)]
-    masters = [one for one in inputs if isinstance(one, Master)]
-    if not streams:
-        listed = ", ".join(master.name for master in masters)
-        raise InvalidJoin(f"{listed}: master data is joined with a stream; add one with sj.stream(…)")
+def _check_inputs(stream: Any, tables: Sequence[Any]) -> None:
+    """Whether the first is a stream, the others are tables, and each has its own name."""
+    if isinstance(stream, Table):
+        raise InvalidJoin(f"{stream.name} is a table; give the stream first: sj.enrich(stream, *tables)")
+    for given, wanted in ((stream, Stream), *((table, Table) for table in tables)):
+        if not isinstance(given, Stream | Table):
+            said = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+            what = wanted.__name__.lower()
+            raise InvalidJoin(f"{said} is no {what}; wrap it with sj.{what}(…)")
+    if not tables:
+        raise InvalidJoin(f"{stream.name} is enriched with nothing; add a table with sj.table(…)")
+    streams = [one.name for one in (stream, *tables) if isinstance(one, Stream)]
     if len(streams) > 1:
-        listed = " and ".join(stream.name for stream in streams)
         raise InvalidJoin(
-            f"{listed} are streams: join them first, and give the result's dataframe() as the one stream "
-            f"that is joined with {', '.join(master.name for master in masters)}"
+            f"{' and '.join(streams)} are streams: join them first with sj.join(…), and give the result's "
+            "dataframe() as the one stream that is enriched"
         )
-    names = [one.name for one in inputs]
+    names = [one.name for one in (stream, *tables)]
     if len(set(names)) != len(names):
         raise InvalidJoin(f"two inputs have the same name ({', '.join(names)}); give each its own name")
-    return streams[0], masters
 
 
-def _check_known(stream: Stream, options: Mapping[str, Any]) -> None:
-    """Refuse what says something to a join of streams only."""
-    operator = options["operator"]
-    if operator is not None and operator not in tuple(PRESETS):
-        raise InvalidJoin(
-            f"operator={operator!r} joins no master data; give one of {', '.join(PRESETS)}, or leave it out"
-        )
-    for what, (silent, instead) in _OF_JOIN.items():
-        if _says_something(options.get(what), silent):
-            raise InvalidJoin(f"{what}= says nothing to a join with master data; {instead}")
+def _check_stream(stream: Stream) -> None:
+    """Refuse what a stream declares for other joins."""
     if stream.inner is not None:
         raise InvalidJoin(
-            f"stream {stream.name!r} is the join {stream.inner.join!r}; for a join with master data give its "
-            "results: sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
+            f"stream {stream.name!r} is the join {stream.inner.join!r}; to enrich it give its results: "
+            "sj.stream(joined.dataframe(), …), or locally its schema, and push what it gives"
         )
     for what, (silent, instead) in _OF_STREAM.items():
-        held = f"{what}_us" if what in ("window", "idle", "ttl") else what
-        if _says_something(getattr(stream, held), silent):
-            raise InvalidJoin(
-                f"stream {stream.name!r}: {what}= says nothing to a join with master data; {instead}"
-            )
+        field = f"{what}_us" if what in ("window", "idle", "ttl") else what
+        if _says_something(getattr(stream, field), silent):
+            raise InvalidJoin(f"stream {stream.name!r}: {what}= says nothing to sj.enrich; {instead}")
 
 
 def _says_something(given: Any, silent: Any) -> bool:
@@ -234,44 +219,44 @@ def _says_something(given: Any, silent: Any) -> bool:
     return given is not silent and (silent is None or given != silent)
 
 
-def _check_widths(stream: Stream, masters: Sequence[Master]) -> None:
-    sides: list[Stream | Master] = [stream, *masters]
+def _check_widths(stream: Stream, tables: Sequence[Table]) -> None:
+    sides: list[Stream | Table] = [stream, *tables]
     if len({len(side.key) for side in sides}) > 1:
         listed = "; ".join(f"{side.name}: {', '.join(side.key)}" for side in sides)
         raise InvalidJoin(f"inputs have keys of different width ({listed}); name as many columns each")
 
 
-def _outputs(stream: Stream, masters: Sequence[Master], key_types: Sequence[pa.DataType]) -> list[pa.Schema]:
+def _outputs(stream: Stream, tables: Sequence[Table], key_types: Sequence[pa.DataType]) -> list[pa.Schema]:
     """The columns before the first join and after each."""
-    whole = list(joined_schema([stream, *masters], key_types))
+    whole = list(joined_schema([stream, *tables], key_types))
     at = len(stream.key) + len(stream.payload)
     fields = whole[:at]
     found = [pa.schema(fields)]
-    for master in masters:
-        fields = [*fields, *whole[at : at + len(master.payload)]]
-        at += len(master.payload)
-        if master.tells_version:
-            fields.append(pa.field(f"{master.name}_version", pa.string()))
+    for table in tables:
+        fields = [*fields, *whole[at : at + len(table.payload)]]
+        at += len(table.payload)
+        if table.emits_version:
+            fields.append(pa.field(f"{table.name}_version", pa.string()))
         found.append(pa.schema(fields))
     check_names(fields)
     return found
 
 
 def _passed_on(stream: Stream, named: pa.Schema, output: pa.Schema) -> Stream:
-    """The results of a join as the stream of the next; `named` are its own columns as results name them."""
+    """The results of a join as the stream of the next; `named` are the stream's own columns."""
     columns = (*stream.key, *stream.payload)
     time = named.names[columns.index(stream.time)] if stream.time in columns else None
     lateness_us = None if time is None else stream.lateness_us
     return replace(stream, schema=output, columns=None, time=time, lateness_us=lateness_us, source=None)
 
 
-def _timed(stream: Stream, master: Master) -> Stream:
+def _timed(stream: Stream, table: Table) -> Stream:
     """The stream with its event time where rows wait by it, without it where none does."""
-    if master.wait_us is None:
+    if table.wait_us is None:
         return replace(stream, time=None, lateness_us=None)
     if stream.time is None:
         raise InvalidJoin(
-            f"master {master.name!r}: wait= counts on the event time of {stream.name}; add time= to it, and "
+            f"table {table.name!r}: wait= counts on the event time of {stream.name}; add time= to it, and "
             "the time column to its columns= where they are chosen"
         )
     return stream

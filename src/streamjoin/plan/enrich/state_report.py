@@ -1,4 +1,4 @@
-"""What a stored join with master data holds, in words: who waits for which version, the cache, the room."""
+"""State report of a stored enrichment: rows that wait for each version, the cache, the waiting room."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from streamjoin.state.manifest import Manifest
 
 @dataclass(frozen=True)
 class EnrichSize:
-    """Of one bucket, or of all; `waiting` are rows by version: at most, as parts may be answered already."""
+    """State size of one bucket, or of all; `waiting` are rows by version, an upper bound."""
 
     waiting: Mapping[str, int]
     cache_rows: int
     cache_bytes: int
-    room: int
+    waiting_room: int
     rows: int  # since the start, and of them those that the cache answered
     hits: int
 
     @classmethod
     def of(cls, manifest: Manifest) -> EnrichSize:
-        """What a bucket's manifest tells; no run is opened."""
+        """The size by a bucket's manifest; no run is opened."""
         tiers, facts = manifest.tiers, manifest.facts
         waiting = {
-            one["version"]: _rows(manifest, f"chunks {number}")
-            for number, one in enumerate(facts["readings"])
+            one["version"]: _rows(manifest, f"chunks {number}") for number, one in enumerate(facts["scans"])
         }
         cache = [run for tag in ("cache", "absent") for tier in tiers[tag] for run in tier]
         return cls(
             waiting,
             _rows(manifest, "cache") + _rows(manifest, "absent"),
             sum(run.nbytes for run in cache),
-            _rows(manifest, "room"),
+            _rows(manifest, "waiting_room"),
             facts["counts"]["rows"],
             facts["counts"]["hits"],
         )
@@ -50,8 +49,8 @@ class EnrichSize:
         return cls(dict(waiting), *numbers)
 
 
-def _numbers(held: EnrichSize) -> tuple[int, ...]:
-    return held.cache_rows, held.cache_bytes, held.room, held.rows, held.hits
+def _numbers(size: EnrichSize) -> tuple[int, ...]:
+    return size.cache_rows, size.cache_bytes, size.waiting_room, size.rows, size.hits
 
 
 def _rows(manifest: Manifest, tag: str) -> int:
@@ -62,7 +61,7 @@ def _rows(manifest: Manifest, tag: str) -> int:
 
 @dataclass(frozen=True)
 class EnrichState:
-    """The state of a join with master data, by bucket."""
+    """The state of an enrichment, by bucket."""
 
     operator: int
     identity: Mapping[str, Any]
@@ -79,23 +78,23 @@ class EnrichState:
             "join": self.name,
             "how": self.identity["how"],
             "buckets": self.identity["buckets"],
-            "held": asdict(EnrichSize.together(self.buckets.values())),
+            "state": asdict(EnrichSize.together(self.buckets.values())),
             "by_bucket": {str(number): asdict(one) for number, one in self.buckets.items()},
         }
 
     def text(self) -> str:
-        """For someone who wants to know what it holds and for whom."""
-        held, shown = EnrichSize.together(self.buckets.values()), sorted(self.buckets)
+        """The report as text."""
+        size, shown = EnrichSize.together(self.buckets.values()), sorted(self.buckets)
         of = f"{self.identity['buckets']} buckets"
         of = of if len(shown) == self.identity["buckets"] else f"bucket {shown[0]} of {of}"
         how = f"{self.identity['how']} join"
-        lines = [f"{self.name} (operator {self.operator}): a stream and master data, {how}, {of}", ""]
+        lines = [f"{self.name} (operator {self.operator}): a stream and a table, {how}, {of}", ""]
         lines += [
             f"version {version}: {f'at most {rows:,} rows wait for it' if rows else 'no row waits for it'}"
-            for version, rows in held.waiting.items()
+            for version, rows in size.waiting.items()
         ]
-        share = f", which answered {held.hits / held.rows:.0%} of {held.rows:,} rows" if held.rows else ""
-        lines.append(f"cache: {held.cache_rows:,} rows and values, {size_text(held.cache_bytes)}{share}")
+        share = f", which answered {size.hits / size.rows:.0%} of {size.rows:,} rows" if size.rows else ""
+        lines.append(f"cache: {size.cache_rows:,} rows and values, {size_text(size.cache_bytes)}{share}")
         if self.identity["waiting room"]:
-            lines.append(f"waiting room: {held.room:,} rows without a match so far")
+            lines.append(f"waiting room: {size.waiting_room:,} rows without a match so far")
         return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""A checkpoint read and rewritten from outside: inspection and rebucketing."""
+"""Checkpoint tools, for queries that are stopped or running elsewhere: state inspection and rebucketing."""

@@ -1,4 +1,4 @@
-"""What the joins of a checkpoint hold, and why: read, opened bucket by bucket, and explained."""
+"""State inspection: the state size of the joins of a checkpoint and what bounds it, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def _state(stored: StoredJoin | StoredEnrich) -> JoinState | EnrichState:
         held_by = {number: EnrichSize.of(manifest) for number, manifest in stored.manifests.items()}
         return EnrichState(stored.operator.number, stored.identity, held_by)
     buckets: dict[int, JoinHeld] = {}
-    reached: tuple[int, ...] = ()
+    watermarks: tuple[int, ...] = ()
     for number, manifest in stored.manifests.items():
         opened = stored.open(number)
         found, more = held(opened), unknown_sides(stored.spec, [manifest])
         buckets[number] = replace(found, other_rows={**found.other_rows, **more})
-        reached = tuple(opened.watermarks)
-    return JoinState(stored.operator.number, stored.spec, reached, buckets, stored.guard.facts)
+        watermarks = tuple(opened.watermarks)
+    return JoinState(stored.operator.number, stored.spec, watermarks, buckets, stored.guard.facts)
 
 
 def about(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Where the checkpoint stands, as plain JSON."""
+    """The committed and the planned batch of the checkpoint, as plain JSON."""
     return {
         "checkpoint": str(checkpoint.folder),
         "batch": checkpoint.committed,

@@ -1,13 +1,13 @@
-"""A checkpoint read from outside: at which batch it stands, and the state of the joins in it.
+"""Checkpoint reader: the last committed batch of a query that is not ours to run, and the state of its joins.
 
-What counts is the last committed batch; one that was planned and not committed runs again. The state
-is copied value by value out of Spark's state store into a folder of files, by tasks side by side, so
-that a state larger than memory can be read: then a join's bucket is opened from those files, mapped.
+A batch that was planned and not committed runs again, so only the last committed one counts. Parallel tasks
+copy the state value by value out of Spark's state store into a folder of files, so that a state larger than
+memory can be read: a bucket is opened from those files, memory-mapped.
 
     folder/<bucket's label>/manifest, folder/<bucket's label>/<run>…
 
-Nothing in the checkpoint changes. A query may be running on it: of a batch that ends meanwhile
-nothing is seen. Checkpoints lie on a local disk.
+The checkpoint is not changed. A query may be running on it: a batch that ends meanwhile is not seen.
+Checkpoints must be on a local disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streamjoin.join.persistence.snapshot import restore
 from streamjoin.join.persistence.stored_spec import read_spec
 from streamjoin.join.spec import JoinSpec
 from streamjoin.spark.exchange import GUARD, bucket_labels
-from streamjoin.spark.frame import MERGE_FANOUT, RUN_BYTES
+from streamjoin.spark.frame import COMPACTION_FANOUT, RUN_BYTES
 from streamjoin.spark.state_store import MANIFEST, STATE
 from streamjoin.state.codec import RUN, decode, decode_batch
 from streamjoin.state.manifest import Manifest
@@ -45,8 +45,8 @@ _BATCH_BYTES = str(64 << 20)  # what travels to a worker at once: a few of the l
 
 
 @dataclass(frozen=True)
-class Operator:
-    """A stateful operator of a query, as its metadata tells."""
+class StatefulOperator:
+    """A stateful operator of a query, from its metadata."""
 
     number: int
     partitions: int
@@ -55,7 +55,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A query's checkpoint folder. `planned`: a batch that was begun and will run again."""
+    """A query's checkpoint folder. `planned`: a batch that was not committed and will run again."""
 
     folder: Path
     committed: int
@@ -78,7 +78,7 @@ class Checkpoint:
         planned = max(offsets, default=-1)
         return cls(folder, max(commits), planned if planned > max(commits) else None)
 
-    def operators(self) -> list[Operator]:
+    def operators(self) -> list[StatefulOperator]:
         """All stateful operators, by number."""
         return [
             _operator(number, self.folder / "state" / str(number))
@@ -117,21 +117,21 @@ def metadata_files(operator: Path) -> list[Path]:
     return files or [path for path in [operator / "_metadata" / "metadata"] if path.is_file()]
 
 
-def _operator(number: int, folder: Path) -> Operator:
+def _operator(number: int, folder: Path) -> StatefulOperator:
     files = metadata_files(folder)
     if not files:
-        return Operator(number, 0, ())
+        return StatefulOperator(number, 0, ())
     about = json.loads(files[-1].read_text().splitlines()[1])
     properties = json.loads(about.get("operatorPropertiesJson", "{}") or "{}")
     variables = tuple(each["stateName"] for each in properties.get("stateVariables", ()))
-    return Operator(number, about["stateStoreInfo"][0]["numPartitions"], variables)
+    return StatefulOperator(number, about["stateStoreInfo"][0]["numPartitions"], variables)
 
 
 @dataclass(frozen=True)
 class StoredEnrich:
-    """A join with master data in a checkpoint: what its buckets say of themselves."""
+    """An enrich join in a checkpoint: its identity and the manifests of its buckets."""
 
-    operator: Operator
+    operator: StatefulOperator
     identity: dict[str, Any]
     manifests: dict[int, Manifest]
 
@@ -140,7 +140,7 @@ class StoredEnrich:
 class StoredJoin:
     """One join's state, copied to files; `manifests` by bucket, of those that were asked for."""
 
-    operator: Operator
+    operator: StatefulOperator
     folder: Path
     spec: JoinSpec
     guard: Manifest
@@ -158,7 +158,7 @@ class StoredJoin:
 def stored_joins(
     spark: SparkSession, checkpoint: Checkpoint, folder: Path, *, bucket: int | None = None
 ) -> list[StoredJoin | StoredEnrich]:
-    """Every join whose state the checkpoint holds, copied into the folder; of one bucket where given."""
+    """Every join with state in the checkpoint, copied into the folder; of one bucket where given."""
     found: list[StoredJoin | StoredEnrich] = []
     for operator in checkpoint.operators():
         if STATE in operator.variables:
@@ -166,13 +166,13 @@ def stored_joins(
             found += [] if stored is None else [stored]
     if not found:
         raise StateFormatError(
-            f"{checkpoint.folder} holds no state of streamjoin; give the checkpoint of a query with a join"
+            f"{checkpoint.folder} has no state of streamjoin; give the checkpoint of a query with a join"
         )
     return found
 
 
 def _stored_join(
-    spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, bucket: int | None
+    spark: SparkSession, checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, bucket: int | None
 ) -> StoredJoin | StoredEnrich | None:
     _copy(spark, checkpoint, operator, folder, None if bucket is None else GUARD)
     guard_file = folder / str(GUARD) / MANIFEST
@@ -187,9 +187,8 @@ def _stored_join(
                 f"give one of 0 to {len(labels) - 1}"
             )
         _copy(spark, checkpoint, operator, folder, labels[bucket])
-    wanted = range(len(labels)) if bucket is None else [bucket]
     manifests = {}
-    for each in wanted:
+    for each in range(len(labels)) if bucket is None else [bucket]:
         file = folder / str(labels[each]) / MANIFEST
         if not file.is_file():
             raise StateFormatError(
@@ -198,7 +197,7 @@ def _stored_join(
         manifests[each] = Manifest.decode(file.read_bytes())
     if guard.identity.get("kind") == KIND:
         return StoredEnrich(operator, guard.identity, manifests)
-    compaction = CompactionPolicy(fanout=MERGE_FANOUT, run_bytes=RUN_BYTES)
+    compaction = CompactionPolicy(fanout=COMPACTION_FANOUT, run_bytes=RUN_BYTES)
     spec = read_spec(guard.identity, guard.facts, _run_schemas(folder), compaction)
     return StoredJoin(operator, folder, spec, guard, labels, manifests)
 
@@ -220,7 +219,7 @@ def _mapped(path: Path) -> pa.Buffer:
 
 
 def _copy(
-    spark: SparkSession, checkpoint: Checkpoint, operator: Operator, folder: Path, label: int | None
+    spark: SparkSession, checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, label: int | None
 ) -> None:
     """Every value of a group, or of all, as a file, written by the tasks that read the state store."""
     session = checkpoint.session(spark)
@@ -233,7 +232,7 @@ def _copy(
         .load(str(checkpoint.folder))
     )
     if values.schema.simpleString() != _OURS:
-        return  # somebody else's state under the same name
+        return  # another operator's state of the same name
     chosen = values if label is None else values.where(F.col("key.bucket") == label)
     columns = chosen.select("key.bucket", "user_map_key.name", "user_map_value.value")
     columns.mapInArrow(_Writer(str(folder)), "bucket int").collect()

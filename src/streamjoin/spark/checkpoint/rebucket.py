@@ -1,6 +1,6 @@
-"""A checkpoint for another number of buckets, written beside the old one, checked, then named.
+"""Rebucketing: a checkpoint for another number of buckets, written beside the old one and verified.
 
-    old state ─▶ files ─▶ cut by hash ─▶ files ─▶ a query of one batch ─▶ state store
+    old state ─▶ files ─▶ split by hash range ─▶ files ─▶ a query of one batch ─▶ state store
 
 The state store's own files are made by a seeding query: the same state variable and settings, the same
 number of partitions, one group for each new bucket, whose processor puts the bucket's values. Its first
@@ -9,8 +9,8 @@ sources, the query's id) is a copy. So the query goes on at the same offsets wit
 a batch that was planned but not committed runs again as planned. The old checkpoint stays as it was:
 go on from one of them only.
 
-The new checkpoint is read back and compared with the old state, side by side and fact by fact, before
-it gets its name. All work is done in `<name>.partial`, which a crash may leave behind.
+The new checkpoint is read back and compared with the old state, input by input, before it gets its name.
+All work is done in `<name>.partial`, which a crash may leave behind.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Rebucketing:
         return self.checkpoint.committed + 1
 
     def run(self, spark: SparkSession, say: Say) -> None:
-        """Read, cut, write, check; the target is there only when all of it went well."""
+        """Read, split, write, verify; the target exists only when all of it succeeded."""
         partial = self.target.with_name(f"{self.target.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -120,8 +120,8 @@ class Rebucketing:
         staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredEnrich)]
         if self.join in staged or (staged and self.join is None):
             raise InvalidJoin(
-                f"join {', '.join(staged)} has master data, staged for its number of buckets, so that stays; "
-                + (f"recut the others with --join ({', '.join(names)}), or " if names else "")
+                f"join {', '.join(staged)} has a table, staged for its number of buckets, so that stays; "
+                + (f"rebucket the others with --join ({', '.join(names)}), or " if names else "")
                 + "begin with a new checkpoint"
             )
         if self.join is not None and self.join not in names:
@@ -134,13 +134,13 @@ class Rebucketing:
         if feeding:
             others = ", ".join(name for name in names if name not in feeding)
             raise InvalidJoin(
-                f"join {', '.join(feeding)} feeds another join, which counts the promises of its buckets, so "
-                f"their number stays; recut the others with --join ({others}), or begin a new checkpoint"
+                f"join {', '.join(feeding)} feeds another join, which counts punctuations by bucket, so "
+                f"their number stays; rebucket the others with --join ({others}), or begin a new checkpoint"
             )
         return chosen
 
     def _cut(self, stored: StoredJoin, folder: Path, say: Say) -> Totals:
-        """New buckets as files; gives what the old ones held."""
+        """New buckets as files; returns the totals of the old ones."""
         totals, counted = Totals(stored.spec), set()
 
         def open_bucket(bucket: int) -> StreamJoin:
@@ -168,7 +168,7 @@ class Rebucketing:
         return Manifest({**stored.guard.identity, "buckets": self.buckets}, manifest.tiers, manifest.facts)
 
     def _seed(self, spark: SparkSession, stored: StoredJoin, work: Path, say: Say) -> Path:
-        """The new buckets in a state store of version 1; gives its checkpoint."""
+        """The new buckets in a state store of version 1; returns its checkpoint."""
         number = str(stored.operator.number)
         say(f"{stored.spec.name}: writing {self.buckets} buckets to a state store")
         session = self.checkpoint.session(spark)
@@ -247,7 +247,7 @@ class Seeding(StatefulProcessor):
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """One bucket; nothing comes out."""
-        for _ in rows:  # Spark wants a group's input read to its end
+        for _ in rows:  # Spark requires a group's input to be read to its end
             pass
         for path in sorted((Path(self.folder) / str(key[0])).iterdir()):
             if path.name == MANIFEST:
@@ -257,11 +257,11 @@ class Seeding(StatefulProcessor):
         return iter(())
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 def _store_in(folder: Path, join: StreamJoin) -> Manifest:
-    """Runs as files; gives the manifest that names them."""
+    """Runs as files; returns the manifest that names them."""
 
     def save(run: Run) -> str:
         name, value = encoded(run)
@@ -292,6 +292,6 @@ def _point_schemas_to(checkpoint: Path, name: Path) -> None:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Another content; the checksum that Hadoop keeps beside the file goes."""
+    """Replace the content; remove the checksum that Hadoop keeps beside the file."""
     path.write_text(text)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

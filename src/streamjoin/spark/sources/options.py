@@ -1,4 +1,4 @@
-"""Options of a Spark source: known names, present where needed, numbers where wanted."""
+"""Options of a Spark source: known names, required ones given, numbers that are numbers."""
 
 from __future__ import annotations
 

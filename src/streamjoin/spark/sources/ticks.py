@@ -1,11 +1,11 @@
-"""A stream of ticks: which version of the master data a micro-batch uses, and that there is one at all.
+"""Tick source: a stream that says which version of the table a micro-batch uses, and triggers batches.
 
 Each micro-batch takes at most one tick. An offset names the version, so a batch that is run again uses the
 same one, in every bucket. Where rows may wait for several batches (`cycle_batches` above 1) there is a tick
 every second, so that the cycle goes on when no new rows come; under `availableNow` there are as many as a
 cycle has batches, then no more, so that such a query ends. Else there is one only for a new version.
 
-Options: `folder` and `master`, the place of the staged versions; `cycle_batches`. A version is removed when a
+Options: `folder` and `table`, the place of the staged versions; `cycle_batches`. A version is removed when a
 newer one has been in use for as many ticks as a cycle has batches: no tuple can wait for it any more.
 """
 
@@ -46,7 +46,7 @@ class TickSource(DataSource):
         return "version string"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        store = VersionStore(Path(self.options["folder"]), self.options["master"])
+        store = VersionStore(Path(self.options["folder"]), self.options["table"])
         return TickReader(store, int(self.options["cycle_batches"]))
 
 
@@ -71,7 +71,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids = self._store.versions()
         if not ids:
             raise BadInput(
-                f"master {self._store.master!r}: no staged version is in {self._store.folder}; restore the "
+                f"table {self._store.table!r}: no staged version is in {self._store.folder}; restore the "
                 "folder, or begin with a new checkpoint"
             )
         version = ids[-1]
@@ -101,7 +101,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_arrays([pa.array([version])], schema=_ROW)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done: versions that no tuple can wait for go."""
+        """Remove versions that no tuple can wait for, when a batch is committed."""
         over = end["tick"] - (self._cycle if self._cycle > 1 else 0)
         for version, last in end["old"]:
             if last < over:

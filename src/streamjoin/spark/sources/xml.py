@@ -1,4 +1,4 @@
-"""The XML Convert operator as a Spark source (`sources.xml_rows`).
+"""Spark data source `streamjoin_xml`: the XML Convert operator (`sources.xml_rows`), in batch and streaming.
 
 Options:
 
@@ -6,26 +6,27 @@ Options:
 - `columns`: the columns as DDL text, such as "sno long, ipaddr string"; or a `.schema(…)` instead.
 - `key`: the key columns, separated by commas, of a stream with punctuations. Without it a punctuation fails
   the query.
-- `marker` ("is_end"): the boolean column that is true on the rows of punctuations, there when `key` is given.
-- `sequence`: the name of a long column that ascends as the rows stand in the stream: the byte at which a
-  row's element begins, plus 2^40 for each file begun before. The rows of a list `{1, 2}` share one number.
-- `max_bytes_per_batch` (16 MB): how much a micro-batch reads; a larger element is taken whole.
+- `marker` ("is_end"): the boolean column that is true on the rows of punctuations; added when `key` is given.
+- `sequence`: the name of a long column that ascends in the stream's order: the byte at which a row's element
+  begins, plus 2^40 for each file begun before. The rows of a list `{1, 2}` share one number.
+- `max_bytes_per_batch` (16 MB): how much a micro-batch reads; a larger element is read whole.
 
-To `columns` the marker and then the sequence are added. Spark takes a `.schema(…)` as it is, and a source
-cannot add to it: both must stand in it.
+The marker and then the sequence are appended to `columns`. A source cannot add columns to a `.schema(…)`:
+both must be part of it.
 
 A folder's files are read one after the other, by name among those not begun yet; the next is begun when the
-root of the one before is closed. Names that begin with "." or "_" are left out, so a file can be written
-under such a name and renamed. What is not complete yet waits; a batch read (`spark.read`) refuses it instead.
+root element of the one before is closed. Names that begin with "." or "_" are skipped, so a file can be
+written under such a name and renamed. A streaming read leaves an incomplete element for a later micro-batch;
+a batch read (`spark.read`) refuses it.
 
-Malformed XML: what came before is delivered, then the query fails with the file and the byte, and can go on
-from its checkpoint when the file is repaired from there. A wrong value in well-formed XML is seen when it is
-read: it fails the micro-batch in which it stands.
+Malformed XML: what came before is delivered, then the query fails with the file and the byte, and continues
+from its checkpoint once the file is repaired from there. A wrong value in well-formed XML fails the
+micro-batch that contains it.
 
-Offsets hold, for each file that is still there, the byte up to which it was read, the name of its root and
-its encoding. So finished files should be moved away before they are thousands, and one that is rewritten is
-not read again. Cost: the driver parses a batch for its last complete element (0.4 of the time of reading it),
-then one task reads it, so that its rows keep their order.
+An offset has, for each file that still exists, the byte up to which it was read, the name of its root and its
+encoding. So move finished files away before they are thousands; one that is rewritten is not read again.
+Cost: the driver parses a batch for its last complete element (0.4 of the time of reading it), then one task
+reads it, so that its rows keep their order.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from pyspark.sql.types import StructType
 
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.sources.xml import Position
-from streamjoin.sources.xml_rows import Form, MarkedRows, rows_of, scan
+from streamjoin.sources.xml_rows import MarkedRows, RowFormat, rows_of, scan
 from streamjoin.spark.sources.options import Options
 
 Offset: TypeAlias = dict[str, Any]  # JSON of numbers, strings and booleans
@@ -62,7 +63,7 @@ _XML_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _FileOffset:
     """How far a file was read. `number`: how many files were begun before it."""
 
     number: int
@@ -70,7 +71,7 @@ class _Mark:
     done: bool = False
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> _Mark:
+    def of(cls, stored: Mapping[str, Any]) -> _FileOffset:
         position = Position(stored["byte"], stored.get("root"), stored.get("encoding"))
         return cls(stored["number"], position, stored.get("done", False))
 
@@ -83,45 +84,45 @@ class _Mark:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """The bytes of one file that a batch reads; the end None = the end of the document."""
+class _FileRange:
+    """The bytes of one file that a batch reads; `end` None: to the end of the document."""
 
     name: str
-    mark: _Mark
+    mark: _FileOffset
     end: int | None
 
 
 @dataclass(frozen=True)
-class _Pieces(InputPartition):
-    pieces: tuple[_Piece, ...]
+class _FileRanges(InputPartition):
+    ranges: tuple[_FileRange, ...]
 
 
 @dataclass(frozen=True)
 class _XmlPlan:
-    """What the options say."""
+    """The checked options."""
 
     path: Path
-    form: Form
+    form: RowFormat
     max_bytes: int
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType) -> _XmlPlan:
         options = Options(_XML, given, _XML_OPTIONS)
-        form = Form(
+        form = RowFormat(
             options.required("record"),
             to_arrow_schema(schema, timezone="UTC"),
             key=_key(options),
             marker=_marker(options),
             sequence=options.text("sequence"),
         )
-        MarkedRows(form)  # refuses what cannot be read from text, here and not in a task
+        MarkedRows(form)  # refuses types without a text form here, and not in a task
         path = Path(options.required("path")).absolute()
         plan = cls(path, form, options.at_least_one("max_bytes_per_batch", 16 << 20))
         plan.sizes()
         return plan
 
     def sizes(self) -> dict[str, int]:
-        """The files that are there, in the order of their names, and how long they are."""
+        """The existing files in the order of their names, and their sizes."""
         if self.path.is_file():
             return {self.path.name: self.path.stat().st_size}
         if not self.path.is_dir():
@@ -132,10 +133,10 @@ class _XmlPlan:
     def file(self, name: str) -> Path:
         return self.path / name if self.path.is_dir() else self.path
 
-    def rows(self, part: _Pieces) -> Iterator[pa.RecordBatch]:
-        for piece in part.pieces:
-            file, start, number = self.file(piece.name), piece.mark.position, piece.mark.number
-            for table in rows_of(file, self.form, start=start, end=piece.end, number=number):
+    def rows(self, part: _FileRanges) -> Iterator[pa.RecordBatch]:
+        for each in part.ranges:
+            file, start, number = self.file(each.name), each.mark.position, each.mark.number
+            for table in rows_of(file, self.form, start=start, end=each.end, number=number):
                 yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
 
@@ -149,7 +150,7 @@ def _marker(options: Options) -> str:
 
 
 class XmlSource(DataSource):
-    """Rows and marked punctuations of XML streams in files. Options: see the top of this file."""
+    """Rows and marked punctuations of XML streams in files. Options: see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -176,25 +177,25 @@ def _quoted(name: str) -> str:
 
 
 class _XmlReader(DataSourceReader):
-    """Each file that is there, as a whole document."""
+    """Batch reads: each existing file as a whole document."""
 
     def __init__(self, plan: _XmlPlan) -> None:
         self._plan = plan
 
-    def partitions(self) -> list[_Pieces]:
+    def partitions(self) -> list[_FileRanges]:
         names = enumerate(self._plan.sizes())
-        return [_Pieces(tuple(_Piece(name, _Mark(number), None) for number, name in names))]
+        return [_FileRanges(tuple(_FileRange(name, _FileOffset(number), None) for number, name in names))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._plan.rows(cast("_Pieces", partition))
+        return self._plan.rows(cast("_FileRanges", partition))
 
 
 class _XmlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offset: how many files were begun, and of each that is still there how far it was read."""
+    """Offset: how many files were begun, and for each that still exists how far it was read."""
 
     def __init__(self, plan: _XmlPlan) -> None:
         self._plan = plan
-        self._until: dict[str, int] | None = None  # with availableNow, what was there when the query began
+        self._until: dict[str, int] | None = None  # with availableNow, what existed when the query began
 
     def initialOffset(self) -> Offset:
         return {"begun": 0, "files": {}}
@@ -206,19 +207,19 @@ class _XmlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = self._plan.sizes()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """As far as complete elements go, within the limit; a mistake is raised when it is next."""
+        """The end of the last complete element within the limit; an error is raised when it is next."""
         sizes = self._plan.sizes() if self._until is None else self._until
-        marks = {name: _Mark.of(stored) for name, stored in start["files"].items()}
+        marks = {name: _FileOffset.of(stored) for name, stored in start["files"].items()}
         self._check_there(marks, sizes)
         begun, moved = start["begun"], False
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         for name in sorted(sizes, key=lambda name: (name not in marks, name)):
-            mark = marks.get(name) or _Mark(begun)
+            mark = marks.get(name) or _FileOffset(begun)
             if mark.done:
                 continue
             found = scan(self._plan.file(name), mark.position, size=sizes[name], limit=left)
             if found.end != mark.position or found.closed:
-                marks[name] = _Mark(mark.number, found.end, found.closed)
+                marks[name] = _FileOffset(mark.number, found.end, found.closed)
                 begun, moved = max(begun, mark.number + 1), True
             if found.error is not None and not moved:
                 raise found.error
@@ -230,23 +231,25 @@ class _XmlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return {"begun": begun, "files": {name: marks[name].stored() for name in sizes if name in marks}}
 
-    def _check_there(self, marks: Mapping[str, _Mark], sizes: Mapping[str, int]) -> None:
+    def _check_there(self, marks: Mapping[str, _FileOffset], sizes: Mapping[str, int]) -> None:
         for name, mark in marks.items():
             if not mark.done and sizes.get(name, -1) < mark.position.byte_offset:
                 raise BadInput(
-                    f"{self._plan.file(name)} is gone or shorter than the {mark.position.byte_offset} bytes "
-                    f"that were read of it. Put it back, or begin with another checkpoint."
+                    f"{self._plan.file(name)} is missing or shorter than the "
+                    f"{mark.position.byte_offset} bytes that were read of it. "
+                    f"Restore it, or start with another checkpoint."
                 )
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        pieces = []
+        ranges = []
         for name, stored in end["files"].items():
-            upto = _Mark.of(stored)
-            mark = _Mark.of(start["files"][name]) if name in start["files"] else _Mark(upto.number)
+            upto = _FileOffset.of(stored)
+            begun = start["files"].get(name)
+            mark = _FileOffset(upto.number) if begun is None else _FileOffset.of(begun)
             if upto.position.byte_offset > mark.position.byte_offset:
-                pieces.append(_Piece(name, mark, upto.position.byte_offset))
-        pieces.sort(key=lambda piece: piece.mark.number)
-        return [_Pieces(tuple(pieces))] if pieces else []
+                ranges.append(_FileRange(name, mark, upto.position.byte_offset))
+        ranges.sort(key=lambda each: each.mark.number)
+        return [_FileRanges(tuple(ranges))] if ranges else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._plan.rows(cast("_Pieces", partition))
+        return self._plan.rows(cast("_FileRanges", partition))

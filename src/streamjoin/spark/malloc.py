@@ -1,9 +1,8 @@
-"""Memory that is freed goes back to the system, in workers that have a limit.
+"""malloc settings of workers with a memory limit: freed memory is returned to the operating system.
 
-Left alone, C's allocator keeps freed blocks of up to 32 MB for later: a worker that works through
-batches of 15 MB holds 80 MB that nobody uses. Blocks of a megabyte and more are mapped and unmapped
-instead, and what else is free is given back after every bucket. Only glibc can be told so; elsewhere
-nothing happens. Cost: under a millisecond a bucket.
+By default glibc keeps freed blocks of up to 32 MB for reuse: a worker that processes batches of 15 MB keeps
+80 MB unused. Here blocks of a megabyte and more are mapped and unmapped, and other free memory is returned
+after every bucket. Without glibc these functions do nothing. Cost: under a millisecond a bucket.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def _glibc() -> Any:
 
 
 def return_large_blocks() -> None:
-    """From now on, for this process."""
+    """Map large blocks from now on, in this process, so that freeing them returns their memory."""
     pa.set_memory_pool(pa.system_memory_pool())
     set_option = getattr(_glibc(), "mallopt", None)
     if set_option is not None:
@@ -31,7 +30,7 @@ def return_large_blocks() -> None:
 
 
 def return_free_blocks() -> None:
-    """What is free now."""
+    """Return the memory that is free now."""
     trim = getattr(_glibc(), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,9 +1,9 @@
-"""No JVM outlives its command, however the command ends.
+"""The JVM watcher: no JVM outlives the Python process that started it, however that ends.
 
 Spark's JVM reads a pipe from Python and exits when it closes, but its shutdown can take minutes
-while a query runs or a forked child holds the pipe open, and meanwhile it holds the terminal's
-output. So a normal end waits for the JVM, and for any other end a small watcher process waits
-for Python to go (a pipe again: it closes even on SIGKILL), gives the JVM some seconds to leave by
+while a query runs or a forked child keeps the pipe open, and meanwhile it blocks the terminal's
+output. So a normal exit waits for the JVM, and for any other exit a small watcher process waits
+for Python to end (a pipe again: it closes even on SIGKILL), gives the JVM some seconds to exit by
 itself, and then kills it by its process id.
 """
 
@@ -43,12 +43,12 @@ _watched: dict[int, int] = {}
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Not that an object let go of now could not say so to a JVM that is leaving."""
+    """Hide the error of an object that is collected after its JVM has exited."""
     return "Exception while sending command" not in str(record.msg)
 
 
 def _leave(spark: Any, process: Any, grace_s: float) -> None:
-    """At a normal end: stop the session, close the JVM's pipe, wait for it, kill it if it stays."""
+    """At a normal exit: stop the session, close the JVM's pipe, wait for it, kill it if it stays."""
     logging.getLogger().addFilter(_worth_telling)
     with contextlib.suppress(Exception):  # it may be stopped already, or its JVM gone
         spark.stop()
@@ -61,7 +61,7 @@ def _leave(spark: Any, process: Any, grace_s: float) -> None:
 
 
 def watch(spark: Any, grace_s: float = GRACE_S) -> None:
-    """See to it that this session's JVM goes when this process does."""
+    """Make this session's JVM end with this process."""
     process = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001
     if process is None or process.pid in _watched:
         return

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.systems]
 
 QUERY = """
 import sys, time
@@ -33,13 +33,7 @@ SIGNALS = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
 
 @pytest.mark.parametrize(
     "end",
-    [
-        "killed",
-        pytest.param("interrupted", marks=pytest.mark.slow),
-        pytest.param("finished", marks=pytest.mark.slow),
-        pytest.param("left without stopping", marks=pytest.mark.slow),
-        pytest.param("failed", marks=pytest.mark.slow),
-    ],
+    ENDS,
 )
 def test_no_jvm_is_left_behind(end: str) -> None:
     command = [sys.executable, "-c", QUERY.format(end=ENDS[end])]
