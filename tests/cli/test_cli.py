@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from pathlib import Path
 
@@ -71,8 +72,23 @@ def test_every_command_has_help() -> None:
         assert "Usage:" in done.output
 
 
-def test_a_demo_names_the_extra_that_brings_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    done = CliRunner().invoke(commands, ["demo", "news", "--local"])
-    assert done.exit_code == 1
-    assert "rich is not installed; pip install 'streamjoin[demo]'" in done.output
+@pytest.mark.parametrize("missing", ["matplotlib", "plotext", "pyspark"])
+def test_a_demo_names_the_extra_that_brings_a_missing_package(missing: str, tmp_path: Path) -> None:
+    code = f"""
+import sys
+class Missing:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing)
+from streamjoin.cli import main
+main()
+"""
+    command = [sys.executable, "-c", code, "demo", "news", "--items", "30", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "streamjoin[' in done.stderr.splitlines()[-1]
+    if missing == "pyspark":
+        local = subprocess.run([*command, "--local"], capture_output=True, text=True, check=False)
+        assert local.returncode == 0, local.stderr

@@ -12,24 +12,7 @@ from streamjoin.cli.options import ITEMS, ORDER, OUT, RECORDS, SEED
 if TYPE_CHECKING:
     from streamjoin.demo.runner import Demo
 
-_EXTRAS = {"rich": "demo", "matplotlib": "demo", "plotext": "demo", "pyspark": "spark"}
 _LOCAL = click.option("--local", is_flag=True, help="In this process, without Spark.")
-
-
-class DemoGroup(click.Group):
-    """Its commands need optional packages: where one is missing, the error names the extra that brings it."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ModuleNotFoundError as missing:
-            package = (missing.name or "").split(".")[0]
-            if package not in _EXTRAS:
-                raise
-            other = ", or run the demo with --local" if package == "pyspark" else ""
-            raise click.ClickException(
-                f"{package} is not installed; pip install 'streamjoin[{_EXTRAS[package]}]'{other}"
-            ) from missing
 
 
 def _show(demo: Demo[Any], out: Path, *, local: bool) -> None:
@@ -40,7 +23,7 @@ def _show(demo: Demo[Any], out: Path, *, local: bool) -> None:
     show(demo, Console(), out, local=local)
 
 
-@click.group(cls=DemoGroup)
+@click.group()
 def demo() -> None:
     """See a join at work."""
 

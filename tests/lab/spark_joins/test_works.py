@@ -86,7 +86,7 @@ def test_the_last_half_of_the_batches_with_rows_counts():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.systems
 @pytest.mark.parametrize("engine", ["streamjoin", "spark-rocksdb"])
 def test_a_contender_answers_as_the_batch_join(tmp_path, engine):
     work = two_streams.prepare(tmp_path, 2, rows=1_100)
