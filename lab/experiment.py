@@ -106,7 +106,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Progress:
+class StepReporter:
     """How an experiment says how far it is."""
 
     total: Callable[[int], None]
@@ -119,7 +119,7 @@ class Experiment:
 
     name: str
     says: str
-    run: Callable[[bool, Progress], Result]
+    run: Callable[[bool, StepReporter], Result]
 
 
 def machine() -> dict[str, Any]:

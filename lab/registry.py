@@ -5,35 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from lab import binary, multiway, planner, semistream, throughput
-from lab.experiment import Experiment, Progress
+from lab.experiment import Experiment, StepReporter
 from lab.papers import experiment as papers
-from lab.parts import Reported
 from lab.peers import experiment as peers
-from lab.run_parts import run_parts
+from lab.report.figures import ReportedExperiment
+from lab.report.run import run_parts
+from lab.report.terminal import print_claims
 from lab.scale import experiment as scale
-from lab.terminal import tell
+from lab.spark_joins import experiment as spark_joins
+from lab.state_model import experiment as state
 
 
-def experiments() -> dict[str, Experiment | Reported]:
+def experiments() -> dict[str, Experiment | ReportedExperiment]:
     """By name."""
     return {
-        one.name: one
-        for module in (throughput, binary, planner, multiway, semistream, papers, peers, scale)
-        for one in module.experiments()
+        one.name: one for module in (papers, peers, scale, spark_joins, state) for one in module.experiments()
     }
 
 
-def run(experiment: Experiment | Reported, path: Path, *, quick: bool) -> bool:
-    """Run, save, tell; returns whether all of it ran to its end."""
+def run(experiment: Experiment | ReportedExperiment, path: Path, *, quick: bool) -> bool:
+    """Run, save, print the claims; returns whether all of it ran to its end."""
     console = Console()
-    if isinstance(experiment, Reported):
+    if isinstance(experiment, ReportedExperiment):
         return run_parts(experiment, path, console, quick=quick)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=console) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task(experiment.name, total=None)
         started = False
 
@@ -44,7 +49,7 @@ def run(experiment: Experiment | Reported, path: Path, *, quick: bool) -> bool:
             if not console.is_terminal:  # where the bar is not drawn
                 console.print(what, highlight=False, soft_wrap=True)
 
-        result = experiment.run(quick, Progress(lambda total: bar.update(task, total=total), step))
+        result = experiment.run(quick, StepReporter(lambda total: bar.update(task, total=total), step))
         bar.update(task, advance=1)
-    tell(console, result.claims, result.required, result.save(path))
+    print_claims(console, result.claims, result.required, result.save(path))
     return True

@@ -17,13 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from lab import chain_contender, contender, multiway_spark, semistream_contender, semistream_spark, throughput
-from lab.bench.one_session import ran
-from lab.chain_contender import ChainTask
-from lab.contender import Engine, Task
-from lab.semistream_contender import EnrichTask
+from lab.contenders.one_session import run_query
+from lab.contenders.protocol import Work
+from lab.contenders.spark_contender import Engine, SparkQuery, observed
+from lab.spark_joins import chain, enrichment, two_streams
+from lab.spark_joins.chain import Chain
+from lab.spark_joins.enrichment import Enrichment
+from lab.spark_joins.two_streams import TwoStreams
 from streamjoin.demo.generators.zipf import ZipfStreams
 from streamjoin.spark.session import session
 
@@ -73,30 +75,29 @@ def _rounds(
 
 def _contenders(spark: SparkSession, home: Path) -> tuple[list[Pair], dict[str, Callable[[], float]]]:
     """All work, over files that are written here."""
-    plain = throughput.prepare(home / "plain", _BATCHES, rows=_ROWS)
-    ended = throughput.prepare(home / "ended", _BATCHES, rows=_ROWS, punctuated=True)
-    chain = multiway_spark.prepare(home / "chain", 3, 1, _CHAIN_BATCHES, _CHAIN_ROWS)
-    streams = ZipfStreams(seed=semistream_spark.SEED, rows=_MASTER_ROWS, skew=1.0)
-    semi = semistream_spark.prepare(home / "semi", streams, {"stream": _STREAM_BATCHES}, _STREAM_ROWS)
+    plain = two_streams.prepare(home / "plain", _BATCHES, rows=_ROWS)
+    ended = two_streams.prepare(home / "ended", _BATCHES, rows=_ROWS, punctuated=True)
+    three_streams = chain.prepare(home / "chain", 3, 1, _CHAIN_BATCHES, _CHAIN_ROWS)
+    streams = ZipfStreams(seed=enrichment.SEED, rows=_MASTER_ROWS, skew=1.0)
+    batches = {"stream": _STREAM_BATCHES}
+    tuples = enrichment.prepare(home / "enriched", streams, batches, _STREAM_ROWS)["stream"]
     limit = _MASTER_ROWS * streams.row_bytes // 10
 
-    def two(engine: Engine, data: throughput.Data, *, punctuated: bool = False) -> float:
-        task = Task(engine, str(data.folder), punctuated=punctuated)
-        frame = contender.checked(contender.joined(task, *contender.frames(spark, task)), task)
-        return ran(frame, data.answer, engine).rate(_BATCHES // 2)
-
-    def three(engine: Engine) -> float:
-        task = ChainTask(engine, str(chain.folder))
-        streams = chain_contender.frames(spark, task)
-        frame = chain_contender.checked(task, chain_contender.joined(task, streams))
-        return ran(frame, chain.answer, engine).rate(_CHAIN_BATCHES // 2)
-
-    def enriched(engine: semistream_contender.EnrichEngine) -> float:
-        task = EnrichTask(engine, str(semi.folder), _STREAM_ROWS, limit, cycle_batches=4)
+    def rate(query: SparkQuery, work: Work, counted: int) -> float:
         with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
             checkpoint = str(Path(folder) / "checkpoint")
-            frame = _observed(semistream_contender.joined(spark, task, checkpoint))
-            return ran(frame, semi.answers["stream"], engine, checkpoint).rate(_STREAM_BATCHES // 2)
+            frame = observed(query.rows(spark, checkpoint), query)
+            return run_query(frame, work.answer, query.engine, checkpoint).rate(counted)
+
+    def two(engine: Engine, work: Work, *, punctuated: bool = False) -> float:
+        return rate(TwoStreams(engine, str(work.folder), punctuated=punctuated), work, _BATCHES // 2)
+
+    def three(engine: Engine) -> float:
+        return rate(Chain(engine, str(three_streams.folder)), three_streams, _CHAIN_BATCHES // 2)
+
+    def enriched(engine: Engine) -> float:
+        query = Enrichment(engine, str(tuples.folder), _STREAM_ROWS, limit, cycle_batches=4)
+        return rate(query, tuples, _STREAM_BATCHES // 2)
 
     pairs = [
         Pair("two-way", "1-to-10 join of two streams", lambda: two("streamjoin", plain), "Spark's join"),
@@ -112,10 +113,6 @@ def _contenders(spark: SparkSession, home: Path) -> tuple[list[Pair], dict[str, 
     references = {
         "Spark's join": lambda: two(_REFERENCE, plain),
         "Spark's chain": lambda: three(_REFERENCE),
-        "Spark's static join": lambda: enriched("spark"),
+        "Spark's static join": lambda: enriched(_REFERENCE),
     }
     return pairs, references
-
-
-def _observed(frame: DataFrame) -> DataFrame:
-    return semistream_contender.observed(frame, _STREAM_ROWS)

@@ -3,7 +3,7 @@
 A 1-to-10 join on a long key in batches of 100,000 rows, nothing purged, to 10 million rows of
 state; then 100,000 keys purged by punctuations against 1 million rows. CPU seconds of one thread,
 medians over repeats; the answer of every run is checked by its count and a checksum before a
-time is reported. Part of `make bench`, about a minute.
+time is reported. ReportPart of `make bench`, about a minute.
 
 The fixed reference, so that runs can be compared: numpy sorts 100,000 numbers and searches them in a
 sorted million, in turn with the operator.
@@ -113,14 +113,14 @@ def reference() -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class OperatorNumbers:
     """The claims, and by name what was measured with its ratio to the reference in each round."""
 
     claims: list[Claim]
     ratios: dict[str, tuple[str, list[float]]]
 
 
-def measure(step: Callable[[str], None], seed: int = 0) -> Found:
+def measure(step: Callable[[str], None], seed: int = 0) -> OperatorNumbers:
     """All numbers, with what they must be."""
     grown, small, large, references = [], [], [], []
     pairs: list[tuple[float, float]] = []
@@ -143,7 +143,7 @@ def measure(step: Callable[[str], None], seed: int = 0) -> Found:
         "operator": ("the operator alone, to 10 million rows of state", grown),
         "purge": ("100,000 keys purged of 1 million rows", purged),
     }
-    return Found(
+    return OperatorNumbers(
         claims,
         {
             name: (says, [ours / fixed for ours, fixed in zip(runs, references, strict=True)])

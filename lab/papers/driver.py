@@ -16,9 +16,8 @@ from statistics import mean
 from typing import cast
 
 from lab.generators.driver_sets import SetName
-from lab.kept import kept
-from lab.multiway import SEED, tables
-from lab.papers.driver_asked import (
+from lab.papers.cached_answers import cached_answers
+from lab.papers.driver_claims import (
     ALIKE,
     ALL,
     BOTH,
@@ -29,9 +28,9 @@ from lab.papers.driver_asked import (
     SUFFIX,
     TABLE_4,
     TABLE_5,
-    Asked,
     Cases,
     Key,
+    PaperStatement,
     Value,
     lookups,
     produced,
@@ -39,9 +38,20 @@ from lab.papers.driver_asked import (
 )
 from lab.papers.driver_printed import AT_HALF, RUNNING_TIME, printed
 from lab.papers.driver_printed import Table as Printed
-from lab.papers.driver_runs import BASE, BUFFERS, GRID, POLICIES, TUPLES, Case, Form, Found, case
-from lab.papers.driver_runs import Part as Stretch
-from lab.parts import Context, Figure, Part, Table
+from lab.papers.driver_runs import (
+    BASE,
+    BUFFERS,
+    GRID,
+    POLICIES,
+    TUPLES,
+    CaseResult,
+    DriverCase,
+    RunHalf,
+    StepSize,
+    case,
+)
+from lab.papers.driver_tables import SEED, tables
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.plot import Bars, Chart, Panels, Picture
 
 _REPEATS = {TUPLES: 1, BUFFERS: 2}
@@ -72,8 +82,8 @@ class Curves:
     title: str
     sets: Sequence[str]
     about: str
-    stretch: Stretch
-    asked: Sequence[Asked]
+    half: RunHalf
+    asked: Sequence[PaperStatement]
     statement: str
 
 
@@ -118,16 +128,16 @@ EIGHT = Curves(
 )
 
 
-def cases(context: Context, form: Form, sets: Sequence[str]) -> Cases:
+def cases(context: Context, form: StepSize, sets: Sequence[str]) -> Cases:
     """What was found for some sets in a form, by form, set and period: one of each seed."""
     wanted = [
-        Case(form, cast("SetName", name), period, SEED + repeat)
+        DriverCase(form, cast("SetName", name), period, SEED + repeat)
         for repeat in range(1 if context.quick else _REPEATS[form])
         for name, period in product(sets, BOTH)
         if not context.quick or (name, period) in _QUICK[form]
     ]
-    found: dict[Key, list[Found]] = {}
-    for what, one in kept(context.folder / "driver", wanted, case, context.step).items():
+    found: dict[Key, list[CaseResult]] = {}
+    for what, one in cached_answers(context.folder / "driver", wanted, case, context.step).items():
         found.setdefault((what.form.name, what.name, what.period), []).append(one)
     return found
 
@@ -135,23 +145,23 @@ def cases(context: Context, form: Form, sets: Sequence[str]) -> Cases:
 # Figures 6 to 8: results against time
 
 
-def figure_6(context: Context, form: Form) -> list[Figure]:
+def figure_6(context: Context, form: StepSize) -> list[Figure]:
     """Production of results, sets I to III."""
     return [_figure(SIX, form, cases(context, form, ALIKE))]
 
 
-def figures_7_8(context: Context, form: Form) -> list[Figure]:
+def figures_7_8(context: Context, form: StepSize) -> list[Figure]:
     """Production of results, sets IV to VI: the first and the second half of the batches."""
     found = cases(context, form, BURSTY)
     return [_figure(each, form, found) for each in (SEVEN, EIGHT)]
 
 
-def _figure(curves: Curves, form: Form, found: Cases) -> Figure:
-    half = "" if curves.stretch == "all" else f", {curves.stretch} of the batches"
+def _figure(curves: Curves, form: StepSize, found: Cases) -> Figure:
+    half = "" if curves.half == "all" else f", {curves.half} of the batches"
     pictures: list[Picture] = []
     for period in BOTH:
         shown = [name for name in curves.sets if (form.name, name, period) in found]
-        panels = [_curves(name, period, found[form.name, name, period], curves.stretch) for name in shown]
+        panels = [_curves(name, period, found[form.name, name, period], curves.half) for name in shown]
         pictures += [Panels(panels)] if panels else []
     return Figure(
         f"driver-{curves.number}{SUFFIX[form.name]}",
@@ -166,16 +176,16 @@ def _figure(curves: Curves, form: Form, found: Cases) -> Figure:
     )
 
 
-def _curves(name: str, period: str, runs: Sequence[Found], stretch: Stretch) -> Chart:
+def _curves(name: str, period: str, runs: Sequence[CaseResult], half: RunHalf) -> Chart:
     lines = {}
     for policy, label in _LABELS.items():
-        curves = [run.policies[policy].produced[stretch] for run in runs]
+        curves = [run.policies[policy].produced[half] for run in runs]
         shares = [100 * mean(each) for each in zip(*curves, strict=True)]
         lines[label] = ([100 * float(x) for x in GRID], shares)
     return Chart(f"Set {name}, period {period}", "% of timestamp's time", "% of the results", lines)
 
 
-def _notes(found: Cases, form: Form) -> list[str]:
+def _notes(found: Cases, form: StepSize) -> list[str]:
     mine = {key: runs for key, runs in found.items() if key[0] == form.name}
     pairs = {
         period: mean(one.in_one_batch for key, runs in mine.items() if key[2] == period for one in runs)
@@ -280,13 +290,19 @@ def _table(found: Cases, values: Mapping[str, Value], paper: Printed) -> Table:
     return Table(["set", "period", "number", "of", *_LABELS.values()], rows)
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What the papers' run does of this paper."""
     said = "driver inputs, sets"
     return [
-        Part("driver-6-tuples", f"{said} I to III in single tuples", (1, 155), lambda c: figure_6(c, TUPLES)),
-        Part("driver-6", f"{said} I to III in whole buffers", (28, 180), lambda c: figure_6(c, BUFFERS)),
-        Part("driver-7-8-tuples", f"{said} IV to VI, tuples", (16, 85), lambda c: figures_7_8(c, TUPLES)),
-        Part("driver-7-8", f"{said} IV to VI, buffers", (33, 90), lambda c: figures_7_8(c, BUFFERS)),
-        Part("driver-tables", "driver inputs, Tables 4 and 5", (3, 3), both_tables),
+        ReportPart(
+            "driver-6-tuples", f"{said} I to III in single tuples", (1, 155), lambda c: figure_6(c, TUPLES)
+        ),
+        ReportPart(
+            "driver-6", f"{said} I to III in whole buffers", (28, 180), lambda c: figure_6(c, BUFFERS)
+        ),
+        ReportPart(
+            "driver-7-8-tuples", f"{said} IV to VI, tuples", (16, 85), lambda c: figures_7_8(c, TUPLES)
+        ),
+        ReportPart("driver-7-8", f"{said} IV to VI, buffers", (33, 90), lambda c: figures_7_8(c, BUFFERS)),
+        ReportPart("driver-tables", "driver inputs, Tables 4 and 5", (3, 3), both_tables),
     ]

@@ -43,7 +43,7 @@ from streamjoin.local.join import LocalRun
 from streamjoin.plan.bounds import UnboundedState
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Part: TypeAlias = Literal["all", "first half", "second half"]
+RunHalf: TypeAlias = Literal["all", "first half", "second half"]
 
 BASE = "timestamp"
 FIXED = (BASE, "round_robin", "consumption_rate", "initial_output", "output_rate")
@@ -63,7 +63,7 @@ class OneByOne:
 
 
 @dataclass(frozen=True)
-class Form:
+class StepSize:
     """How much data, how many rows of a buffer in a step (None: all), and where inputs take turns."""
 
     name: str
@@ -86,15 +86,15 @@ _OF_BUFFERS: dict[str, Callable[[int | None], Driver]] = {
     "output_rate": OutputRate,
     "adaptive": Adaptive,
 }
-TUPLES = Form("single tuples", 0.01, 1, 1)
-BUFFERS = Form("whole buffers", 1.0, None, 1_000)
+TUPLES = StepSize("single tuples", 0.01, 1, 1)
+BUFFERS = StepSize("whole buffers", 1.0, None, 1_000)
 
 
 @dataclass(frozen=True)
-class Case:
+class DriverCase:
     """What one seed does to all policies."""
 
-    form: Form
+    form: StepSize
     name: SetName
     period: str
     seed: int
@@ -104,7 +104,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Worked:
+class PolicyRun:
     """What a policy did in each batch; `curve` has the CPU time and the results so far of each yield."""
 
     probes: Floats
@@ -115,32 +115,32 @@ class Worked:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PolicySummary:
     """What a policy did in the batches that count, by part of the run."""
 
-    probes: dict[Part, float]
-    intermediate: dict[Part, float]
-    cpu_s: dict[Part, float]
-    turns: dict[Part, float]
-    produced: dict[Part, list[float]]  # the share of the results at each place of GRID
+    probes: dict[RunHalf, float]
+    intermediate: dict[RunHalf, float]
+    cpu_s: dict[RunHalf, float]
+    turns: dict[RunHalf, float]
+    produced: dict[RunHalf, list[float]]  # the share of the results at each place of GRID
 
-    def at(self, share: float, part: Part = "all") -> float:
+    def at(self, share: float, part: RunHalf = "all") -> float:
         """The share of the results at this share of the timestamp policy's time."""
         return self.produced[part][int(np.argmin(np.abs(GRID - share)))]
 
-    def at_half(self, part: Part = "all") -> float:
+    def at_half(self, part: RunHalf = "all") -> float:
         """The share of the results at half of the timestamp policy's time."""
         return self.at(0.5, part)
 
 
 @dataclass(frozen=True)
-class Found:
+class CaseResult:
     """What a case found: the policies, and the share of all pairs of two streams that meet in one batch."""
 
-    policies: dict[str, Summary]
+    policies: dict[str, PolicySummary]
     in_one_batch: float
 
-    def time(self, policy: str, part: Part = "all") -> float:
+    def time(self, policy: str, part: RunHalf = "all") -> float:
         """CPU time of a policy by that of timestamp."""
         return self.policies[policy].cpu_s[part] / self.policies[BASE].cpu_s[part]
 
@@ -161,7 +161,7 @@ def local(driver: Driver) -> LocalRun:
         return join(*inputs, driver=driver).local()
 
 
-def case(what: Case, policies: Sequence[str] = POLICIES) -> Found:
+def case(what: DriverCase, policies: Sequence[str] = POLICIES) -> CaseResult:
     """All policies on the same batches; each answer is the batch join's, or this raises."""
     streams = DRIVER_SETS[what.name].streams(scale=what.form.scale, seed=what.seed)
     batches = list(streams.batches(PERIODS[what.period]))
@@ -178,7 +178,7 @@ def case(what: Case, policies: Sequence[str] = POLICIES) -> Found:
             )
     worked = {policy: one.worked() for policy, one in at_work.items()}
     summaries = {policy: _summary(worked[policy], worked[BASE]) for policy in policies}
-    return Found(summaries, in_one_batch(batches))
+    return CaseResult(summaries, in_one_batch(batches))
 
 
 def in_one_batch(batches: Sequence[Mapping[str, pa.Table]]) -> float:
@@ -218,11 +218,11 @@ class Working:
         self._counted.append(_counted(self.run))
         self.answer = _plus(self.answer, *(checksum(table) for table in tables))
 
-    def worked(self) -> Worked:
+    def worked(self) -> PolicyRun:
         """What was done."""
         probes, intermediate, turns = np.diff(np.array(self._counted, np.float64), axis=0).T
         cpu_s = np.array([at[-1] for at, _ in self._curves])
-        return Worked(probes, intermediate, cpu_s, turns, self._curves)
+        return PolicyRun(probes, intermediate, cpu_s, turns, self._curves)
 
 
 def _counted(run: LocalRun) -> tuple[int, int, int]:
@@ -264,7 +264,7 @@ def _plus(*parts: tuple[int, int]) -> tuple[int, int]:
 # What counts
 
 
-def parts(batches: int) -> dict[Part, slice]:
+def parts(batches: int) -> dict[RunHalf, slice]:
     """The batches that count, and their halves.
 
     >>> parts(10)
@@ -279,14 +279,14 @@ def parts(batches: int) -> dict[Part, slice]:
     }
 
 
-def _summary(worked: Worked, base: Worked) -> Summary:
+def _summary(worked: PolicyRun, base: PolicyRun) -> PolicySummary:
     shares = np.array([_share(*curve, spent) for curve, spent in zip(worked.curves, base.cpu_s, strict=True)])
     cuts = parts(len(worked.curves))
 
-    def sums(each: Floats) -> dict[Part, float]:
+    def sums(each: Floats) -> dict[RunHalf, float]:
         return {part: float(each[cut].sum()) for part, cut in cuts.items()}
 
-    return Summary(
+    return PolicySummary(
         sums(worked.probes),
         sums(worked.intermediate),
         sums(worked.cpu_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.papers import driver, mjoin, pwjoin, ssbj
-from lab.parts import Part, Reported
+from lab.report.figures import ReportedExperiment, ReportPart
 
 _INTRO = (
     "Four papers describe joins over streams. Here each of their experiments runs again on this library, "
@@ -17,14 +17,14 @@ _INTRO = (
 )
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """Of all four, in the order of the report."""
     return [part for module in (mjoin, pwjoin, driver, ssbj) for part in module.parts()]
 
 
-def experiments() -> Iterator[Reported]:
+def experiments() -> Iterator[ReportedExperiment]:
     """What this file adds to the lab."""
-    yield Reported(
+    yield ReportedExperiment(
         "papers",
         "every experiment of the four papers, with a report",
         "Four papers on stream joins, replayed",

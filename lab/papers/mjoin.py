@@ -16,9 +16,9 @@ from statistics import mean, median
 from lab.experiment import Claim, Op, Statement
 from lab.papers.news_runs import (
     News,
+    NewsRun,
     Order,
     SingleTuples,
-    Worked,
     local,
     marks_of,
     medians,
@@ -26,7 +26,7 @@ from lab.papers.news_runs import (
     rounds,
     time_ratio,
 )
-from lab.parts import Context, Figure, Part, Table
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.join.strategies.driver import Driver, Priority, RandomInput
 from streamjoin.join.strategies.purge import PurgeEvery
 from streamjoin.local.join import LocalRun
@@ -37,11 +37,11 @@ MARKS = 10
 _MANY = 100_000  # results, above which an axis counts millions
 OURS, DEFAULT = "priority-driven + value-oriented", "random + sequential"
 MJOIN, IMMEDIATE, XJOIN, SPILLING = "MJoin", "MJoin, immediate purging", "XJoin", "XJoin with 32 MB of memory"
-Runs = dict[str, list[Worked]]
+Runs = dict[str, list[NewsRun]]
 
 
 @dataclass(frozen=True)
-class Form:
+class NewsGrouping:
     """How tuples are taken: one by one, or all of an input that wait in one step."""
 
     name: str
@@ -64,8 +64,8 @@ class Form:
 
 
 _TURN = 100  # tuples of an input before it is the other's turn, in single tuples
-SINGLE = Form("single tuples", True, 100, (400, 1_000), (1, 3))
-BATCHES = Form("whole batches", False, 10_000, (100_000, 400_000), (3, 5))
+SINGLE = NewsGrouping("single tuples", True, 100, (400, 1_000), (1, 3))
+BATCHES = NewsGrouping("whole batches", False, 10_000, (100_000, 400_000), (3, 5))
 FORMS = (SINGLE, BATCHES)
 
 _STREAMS = (
@@ -89,18 +89,18 @@ def _says(figure: str, name: str, text: str, op: Op, target: float, unit: str = 
     return Statement(f"mjoin-{figure}-{name}", text, f"MJoin, figure {figure}", op, target, unit)
 
 
-def _short(form: Form) -> str:
+def _short(form: NewsGrouping) -> str:
     return "single" if form.single else "batches"
 
 
-def _time_chart(title: str, runs: Mapping[str, Sequence[Worked]], marks: Sequence[int]) -> Chart:
+def _time_chart(title: str, runs: Mapping[str, Sequence[NewsRun]], marks: Sequence[int]) -> Chart:
     unit, by = ("million result tuples", 1e6) if marks[-1] > _MANY else ("result tuples", 1.0)
     x = [0, *(mark / by for mark in marks)]
     lines = {name: (x, [0, *(1000 * s for s in medians(each, marks))]) for name, each in runs.items()}
     return Chart(title, unit, "CPU milliseconds", lines)
 
 
-def _held_chart(title: str, runs: Mapping[str, Worked]) -> Chart:
+def _held_chart(title: str, runs: Mapping[str, NewsRun]) -> Chart:
     many = max(run.rows[-1] for run in runs.values()) > _MANY
     unit, by = ("million result tuples", 1e6) if many else ("result tuples", 1.0)
     lines = {name: ([r / by for r in run.samples[0]], run.samples[1]) for name, run in runs.items()}
@@ -141,7 +141,7 @@ def scheduling(context: Context) -> Sequence[Figure]:
             "MJoin, figure 8: which input and which tuple next",
             _STREAMS + "Ordered: items come in the order of their numbers; random: up to 50 places off. "
             "Priority-driven: up to a turn of news, then up to a turn of records; value-oriented: tuples "
-            "first whose key the other input has punctuated. Punctuations purge at once and are passed on. "
+            "first whose key the other input has punctuated. Punctuations purge at once and are propagated. "
             + _sizes(quick=context.quick),
             "In both cases, priority-driven stream scheduling with value-oriented tuple scheduling always "
             "outperforms random stream scheduling with sequential tuple scheduling.",
@@ -154,14 +154,14 @@ def scheduling(context: Context) -> Sequence[Figure]:
     ]
 
 
-def _schedulers(form: Form) -> dict[str, Callable[[], LocalRun]]:
+def _schedulers(form: NewsGrouping) -> dict[str, Callable[[], LocalRun]]:
     return {
         OURS: lambda: local("mjoin_1np", driver=form.priority()),
         DEFAULT: lambda: local("mjoin_1np", driver=form.random(), order="sequential"),
     }
 
 
-def _scheduling_claims(form: Form, order: Order, found: Runs, marks: Sequence[int]) -> list[Claim]:
+def _scheduling_claims(form: NewsGrouping, order: Order, found: Runs, marks: Sequence[int]) -> list[Claim]:
     time = _says(
         "8",
         f"time-{order}-{_short(form)}",
@@ -204,7 +204,9 @@ _WHY_8 = (
 )
 
 
-def _work_row(form: Form, order: Order, name: str, runs: Sequence[Worked]) -> tuple[str | float | int, ...]:
+def _work_row(
+    form: NewsGrouping, order: Order, name: str, runs: Sequence[NewsRun]
+) -> tuple[str | float | int, ...]:
     run = runs[0]
     waited = run.counters["news_reordered"] + run.counters["access_reordered"]
     spent = round(1000 * median(each.cpu_s[-1] for each in runs))
@@ -235,7 +237,7 @@ def against_xjoin(context: Context) -> Sequence[Figure]:
     ]
 
 
-def _operators(form: Form) -> dict[str, Callable[[], LocalRun]]:
+def _operators(form: NewsGrouping) -> dict[str, Callable[[], LocalRun]]:
     mjoin = partial(local, "mjoin_1np", propagate=False)
     return {
         MJOIN: lambda: mjoin(driver=form.priority(), purge=PurgeEvery(100)),
@@ -395,7 +397,7 @@ def _figure_11(runs: Mapping[str, Runs], marks: Mapping[str, list[int]], *, quic
     return Figure(
         "mjoin-11",
         "MJoin, figure 11: purging at every punctuation or after every 100",
-        _STREAMS + "Random arrival, nothing is passed on. " + _sizes(quick=quick),
+        _STREAMS + "Random arrival, nothing is propagated. " + _sizes(quick=quick),
         "For punctuations that come often and say little, immediate purging takes more time than batch "
         "purging because of the cost of scanning the state; it holds less.",
         claims,
@@ -417,9 +419,9 @@ _WHY_11 = (
 )
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the papers."""
     return [
-        Part("MJoin: scheduling", "figure 8", (22, 130), scheduling),
-        Part("MJoin beside XJoin", "figures 9 to 11", (25, 170), against_xjoin),
+        ReportPart("MJoin: scheduling", "figure 8", (22, 130), scheduling),
+        ReportPart("MJoin beside XJoin", "figures 9 to 11", (25, 170), against_xjoin),
     ]

@@ -122,7 +122,7 @@ def local(operator: str, **options: Any) -> LocalRun:
 
 
 @dataclass(frozen=True)
-class Worked:
+class NewsRun:
     """What a run did: results so far with the CPU seconds; the same after each batch, and tuples held."""
 
     rows: Sequence[int]
@@ -147,7 +147,7 @@ class Worked:
         return last / (spent[fifth - 1] / rows[fifth - 1])
 
 
-def work(run: LocalRun, data: News) -> Worked:
+def work(run: LocalRun, data: News) -> NewsRun:
     """All batches through a run, then the end of both; raises unless the answer is the batch join's."""
     rows, cpu_s, rows_then, cpu_then, held, pairs = [0], [0.0], [], [], [], []
     sampled: tuple[list[int], list[int]] = ([0], [0])
@@ -169,7 +169,7 @@ def work(run: LocalRun, data: News) -> Worked:
             cpu_then.append(cpu_s[-1])
             held.append(sum(run.state().rows.values()))
     check(np.sort(np.concatenate(pairs)), data)
-    return Worked(rows, cpu_s, rows_then, cpu_then, held, sampled, run.counters(), run.join.turns)
+    return NewsRun(rows, cpu_s, rows_then, cpu_then, held, sampled, run.counters(), run.join.turns)
 
 
 def check(found: Ints, data: News) -> None:
@@ -186,12 +186,12 @@ def rounds(
     data: News,
     count: int,
     step: Callable[[str], None],
-) -> dict[str, list[Worked]]:
+) -> dict[str, list[NewsRun]]:
     """Each contender so many times on the same batches, the order rotated; one stretch first warms up."""
     warm = News(data.batches[:1], _batch_join(data.batches[:1]))
     for make in contenders.values():
         _warm_up(make(), warm)
-    found: dict[str, list[Worked]] = {name: [] for name in contenders}
+    found: dict[str, list[NewsRun]] = {name: [] for name in contenders}
     names = list(contenders)
     for turn in range(count):
         shift = turn % len(names)
@@ -209,13 +209,13 @@ def _warm_up(run: LocalRun, data: News) -> None:
 # What is compared
 
 
-def medians(runs: Sequence[Worked], marks: Sequence[int]) -> list[float]:
+def medians(runs: Sequence[NewsRun], marks: Sequence[int]) -> list[float]:
     """Median CPU seconds of the runs to each mark."""
     return [median(each) for each in zip(*(run.seconds_to(marks) for run in runs), strict=True)]
 
 
 def time_ratio(
-    says: Statement, ours: Sequence[Worked], theirs: Sequence[Worked], marks: Sequence[int], at: int = -1
+    says: Statement, ours: Sequence[NewsRun], theirs: Sequence[NewsRun], marks: Sequence[int], at: int = -1
 ) -> Claim:
     """CPU time to one mark by theirs: the ratio of the medians, with the spread of the rounds."""
     each = [a.seconds_to(marks)[at] / b.seconds_to(marks)[at] for a, b in zip(ours, theirs, strict=True)]

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lab.experiment import Claim, Statement
-from lab.generators.patterns import PATTERN_SCHEMA
+from lab.generators.patterns import PATTERN_SCHEMA, punctuated
 from lab.papers.driver_runs import OneByOne
 from streamjoin.api.join import join, stream
 from streamjoin.declare.marked import marked
@@ -40,21 +40,24 @@ Window: TypeAlias = float | None  # seconds; None: without end
 _SEQUENCE = pa.field("seq", pa.int64())
 _FOREVER_S = 1e6
 
+WINDOWS_S = (1, 5, 15)
+PATTERN = punctuated("asc", 100, 40)  # punct-asc-100-40
+
 
 @dataclass(frozen=True)
-class Answer:
+class PairSum:
     """How many pairs, and a sum over them that does not depend on their order."""
 
     rows: int
     mix: int
 
-    def plus(self, rows: pa.Table) -> Answer:
+    def plus(self, rows: pa.Table) -> PairSum:
         left, right = (rows[f"{name}_v"].to_numpy().astype(np.uint64) for name in "ab")
-        return Answer(self.rows + len(rows), (self.mix + int((left * right).sum())) % (1 << 64))
+        return PairSum(self.rows + len(rows), (self.mix + int((left * right).sum())) % (1 << 64))
 
 
 @dataclass(frozen=True)
-class Streams:
+class StreamPair:
     """Two streams, cut into batches by event time."""
 
     batches: Sequence[Batch]
@@ -62,7 +65,7 @@ class Streams:
     whole: Batch
 
 
-def cut(a: pa.Table, b: pa.Table, step_s: float) -> Streams:
+def cut(a: pa.Table, b: pa.Table, step_s: float) -> StreamPair:
     """Both streams in steps of event time; what is in one step is one batch."""
     tables = {
         name: table.append_column(_SEQUENCE, pa.array(np.arange(len(table))))
@@ -77,10 +80,10 @@ def cut(a: pa.Table, b: pa.Table, step_s: float) -> Streams:
         {name: tables[name].slice(ends[name][i], ends[name][i + 1] - ends[name][i]) for name in tables}
         for i in range(len(cuts))
     ]
-    return Streams(batches, ((cuts - begin) / 1e6).tolist(), tables)
+    return StreamPair(batches, ((cuts - begin) / 1e6).tolist(), tables)
 
 
-def answer(data: Streams, window_a: Window, window_b: Window) -> Answer:
+def answer(data: StreamPair, window_a: Window, window_b: Window) -> PairSum:
     """The batch join, counted and summed without making its pairs."""
     (left_key, left_time, left), (right_key, right_time, right) = (_tuples(data.whole[name]) for name in "ab")
     ahead, back = (int((_FOREVER_S if w is None else w) * 1e6) for w in (window_a, window_b))
@@ -93,7 +96,7 @@ def answer(data: Streams, window_a: Window, window_b: Window) -> Answer:
     last = np.searchsorted(place, line + np.minimum(offset + ahead, width - 1), side="right")
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(right[order].astype(np.uint64))])
     mix = int((left.astype(np.uint64) * (sums[last] - sums[first])).sum())
-    return Answer(int((last - first).sum()), mix)
+    return PairSum(int((last - first).sum()), mix)
 
 
 def _tuples(table: pa.Table) -> tuple[Ints, Ints, Ints]:
@@ -126,7 +129,7 @@ def local(operator: str, window_a: Window, window_b: Window, *, single: bool = F
 
 
 @dataclass(frozen=True)
-class Watched:
+class ObservedBatches:
     """What was seen of a run after each batch."""
 
     results: Sequence[int]
@@ -140,9 +143,9 @@ class Watched:
         return [a + b for a, b in zip(self.held["a"], self.held["b"], strict=True)]
 
 
-def watch(run: LocalRun, batches: Iterable[Batch], wanted: Answer) -> Watched:
+def observe(run: LocalRun, batches: Iterable[Batch], wanted: PairSum) -> ObservedBatches:
     """All batches through a run; raises unless the answer is the batch join's."""
-    found, spent = Answer(0, 0), 0.0
+    found, spent = PairSum(0, 0), 0.0
     results, cpu_s, punctuations = [], [], []
     held: dict[str, list[int]] = {"a": [], "b": []}
     for batch in batches:
@@ -160,7 +163,7 @@ def watch(run: LocalRun, batches: Iterable[Batch], wanted: Answer) -> Watched:
             f"a join of two patterns gave {found}, the batch join {wanted}; nothing is reported. Please "
             "report this with the command you ran"
         )
-    return Watched(results, cpu_s, held, punctuations)
+    return ObservedBatches(results, cpu_s, held, punctuations)
 
 
 @dataclass(frozen=True)
@@ -168,26 +171,26 @@ class Contender:
     """An operator on some streams."""
 
     operator: str
-    data: Streams
+    data: StreamPair
     window: Window
     single: bool = False
 
-    def run(self) -> Watched:
+    def run(self) -> ObservedBatches:
         wanted = answer(self.data, self.window, self.window)
-        return watch(
+        return observe(
             local(self.operator, self.window, self.window, single=self.single), self.data.batches, wanted
         )
 
 
 def rounds(
     contenders: Mapping[str, Contender], count: int, step: Callable[[str], None]
-) -> dict[str, list[Watched]]:
+) -> dict[str, list[ObservedBatches]]:
     """Each contender so many times, the order rotated; some batches first warm up."""
     for one in contenders.values():
         run = local(one.operator, one.window, one.window, single=one.single)
         for batch in one.data.batches[:3]:
             run.step(batch)
-    found: dict[str, list[Watched]] = {name: [] for name in contenders}
+    found: dict[str, list[ObservedBatches]] = {name: [] for name in contenders}
     names = list(contenders)
     for turn in range(count):
         shift = turn % len(names)
@@ -197,7 +200,7 @@ def rounds(
     return found
 
 
-def time_ratio(says: Statement, ours: Sequence[Watched], theirs: Sequence[Watched]) -> Claim:
+def time_ratio(says: Statement, ours: Sequence[ObservedBatches], theirs: Sequence[ObservedBatches]) -> Claim:
     """CPU time of whole runs by theirs: the ratio of the medians, with the spread of the rounds."""
     each = [a.cpu_s[-1] / b.cpu_s[-1] for a, b in zip(ours, theirs, strict=True)]
     whole = [median(run.cpu_s[-1] for run in runs) for runs in (ours, theirs)]

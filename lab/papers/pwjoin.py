@@ -14,23 +14,24 @@ from statistics import mean, median
 
 import numpy as np
 
-from lab.binary import PATTERN, WINDOWS_S
 from lab.experiment import Claim, Op, Statement
 from lab.generators.patterns import StreamPattern, punctuated, uniform
 from lab.papers.pattern_runs import (
+    PATTERN,
+    WINDOWS_S,
     Contender,
-    Streams,
-    Watched,
+    ObservedBatches,
+    StreamPair,
     Window,
     answer,
     cut,
     local,
+    observe,
     rounds,
     time_ratio,
-    watch,
 )
 from lab.papers.pwjoin_cost import cost_model
-from lab.parts import Context, Figure, Part
+from lab.report.figures import Context, Figure, ReportPart
 from streamjoin.plot import Chart, Panels
 
 SEED = 5
@@ -41,7 +42,7 @@ _SLIGHTLY, _INSIGNIFICANT, _THE_SAME = 1.2, 1.08, 1.05  # what the paper's words
 
 
 @dataclass(frozen=True)
-class Form:
+class TupleGrouping:
     """How tuples are taken, how many of them there are, and how often it is run."""
 
     name: str
@@ -52,14 +53,14 @@ class Form:
     rows: tuple[int, int]  # of each stream: quick, full
     rounds: tuple[int, int]
 
-    def streams(self, a: StreamPattern, b: StreamPattern, *, quick: bool) -> Streams:
+    def streams(self, a: StreamPattern, b: StreamPattern, *, quick: bool) -> StreamPair:
         rows = self.rows[0 if quick else 1]
         tables = [replace(one, gap=self.gap).table(rows=rows, seed=SEED + i) for i, one in enumerate((a, b))]
         return cut(tables[0], tables[1], self.step_s)
 
 
-SINGLE = Form("single tuples", "single", True, "10 milliseconds", 0.5, (2_000, 4_000), (1, 3))
-BATCHES = Form("whole batches", "batches", False, "50 microseconds", 1.0, (400_000, 400_000), (2, 5))
+SINGLE = TupleGrouping("single tuples", "single", True, "10 milliseconds", 0.5, (2_000, 4_000), (1, 3))
+BATCHES = TupleGrouping("whole batches", "batches", False, "50 microseconds", 1.0, (400_000, 400_000), (2, 5))
 FORMS = (SINGLE, BATCHES)
 
 _GENERAL = (
@@ -91,8 +92,8 @@ def _telling(context: Context, what: str) -> Callable[[str], None]:
     return lambda text: context.step(f"{what}: {text}")
 
 
-def _watched(operator: str, data: Streams, window_a: Window, window_b: Window) -> Watched:
-    return watch(local(operator, window_a, window_b), data.batches, answer(data, window_a, window_b))
+def _watched(operator: str, data: StreamPair, window_a: Window, window_b: Window) -> ObservedBatches:
+    return observe(local(operator, window_a, window_b), data.batches, answer(data, window_a, window_b))
 
 
 # Figure 8
@@ -175,7 +176,7 @@ _WHY_9 = (
 )
 
 
-def _rate_claims(form: Form, window: int, found: Mapping[str, list[Watched]]) -> list[Claim]:
+def _rate_claims(form: TupleGrouping, window: int, found: Mapping[str, list[ObservedBatches]]) -> list[Claim]:
     text = f"CPU time of PWJoin by the window join, window of {window} s, {form.name}"
     if window == _SMALL_S:
         more = _says("9", f"small-{form.short}", text, ">", 1)
@@ -185,7 +186,7 @@ def _rate_claims(form: Form, window: int, found: Mapping[str, list[Watched]]) ->
     return [_explained(time_ratio(less, found[PWJOIN], found[WJOIN]), _WHY_9)]
 
 
-def _curve(runs: Sequence[Watched]) -> tuple[list[float], list[float]]:
+def _curve(runs: Sequence[ObservedBatches]) -> tuple[list[float], list[float]]:
     """Results over the median CPU time."""
     spent = [1000 * median(each) for each in zip(*(run.cpu_s for run in runs), strict=True)]
     return [0, *spent], [0, *runs[0].results]
@@ -231,7 +232,9 @@ def irrelevant(context: Context) -> Sequence[Figure]:
     ]
 
 
-def _irrelevant_claims(form: Form, found: Mapping[str, list[Watched]], data: Streams) -> list[Claim]:
+def _irrelevant_claims(
+    form: TupleGrouping, found: Mapping[str, list[ObservedBatches]], data: StreamPair
+) -> list[Claim]:
     text = "CPU time of PWJoin by the window join"
     with_ = _says(
         "10",
@@ -257,7 +260,7 @@ def _bare(name: str) -> str:
     return f"{name}, no punctuations"
 
 
-_NOT_KNOWN = "the reason was not looked for; `lab run binary` has the same question over 15 rounds"
+_NOT_KNOWN = "the reason was not looked for"
 _WHY_10 = (
     "a punctuation is remembered until the other stream makes it too, and every tuple is looked up among "
     "them: in single tuples 10 % of the time (profile). In whole batches that is 13 %, and looking the "
@@ -303,7 +306,7 @@ def _both_punctuated(context: Context) -> Figure:
         "PWJoin has an overall higher punctuation output rate.",
         claims,
         [_punctuation_chart(data, found)],
-        notes=("Both streams end here, and with them both joins have passed on all 200 punctuations.",),
+        notes=("Both streams end here, and with them both joins have propagated all 200 punctuations.",),
         series={name: run.punctuations for name, run in found.items()},
     )
 
@@ -340,17 +343,17 @@ def _one_punctuated(context: Context) -> Figure:
     )
 
 
-def _punctuation_chart(data: Streams, found: Mapping[str, Watched]) -> Chart:
+def _punctuation_chart(data: StreamPair, found: Mapping[str, ObservedBatches]) -> Chart:
     lines = {name: ([0, *data.seconds], [0, *run.punctuations]) for name, run in found.items()}
     return Chart("Punctuations that left the join", "seconds of the streams", "punctuations", lines)
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the papers."""
     return [
-        Part("PWJoin: tuples held", "figure 8", (5, 5), memory),
-        Part("PWJoin: results over time", "figure 9", (30, 110), output_rate),
-        Part("PWJoin: irrelevant punctuations", "figure 10", (20, 85), irrelevant),
-        Part("PWJoin: punctuations out", "figures 11 and 12", (4, 4), punctuations_out),
-        Part("PWJoin: cost model", "equation 1 and its best case", (15, 20), cost_model),
+        ReportPart("PWJoin: tuples held", "figure 8", (5, 5), memory),
+        ReportPart("PWJoin: results over time", "figure 9", (30, 110), output_rate),
+        ReportPart("PWJoin: irrelevant punctuations", "figure 10", (20, 85), irrelevant),
+        ReportPart("PWJoin: punctuations out", "figures 11 and 12", (4, 4), punctuations_out),
+        ReportPart("PWJoin: cost model", "equation 1 and its best case", (15, 20), cost_model),
     ]

@@ -17,11 +17,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow.compute as pc
 
-from lab.binary import PATTERN
 from lab.experiment import Claim, Op, Statement
 from lab.generators.patterns import StreamPattern, clustered, punctuated, uniform, unique
-from lab.papers.pattern_runs import Batch, Streams, answer, cut, local, watch
-from lab.parts import Context, Figure, Table
+from lab.papers.pattern_runs import PATTERN, Batch, StreamPair, answer, cut, local, observe
+from lab.report.figures import Context, Figure, Table
 from streamjoin.plot import Chart
 
 SEED = 6
@@ -39,7 +38,7 @@ def predicted(rate: float, window_s: float, punctuations: float, at_s: float, ke
 
 
 @dataclass(frozen=True)
-class Setting:
+class CostSetting:
     """Stream a ends a key after so many tuples; b has any of so many keys."""
 
     segment: int
@@ -53,19 +52,19 @@ class Setting:
     def label(self) -> str:
         return f"{self.punctuations:.1f} a second, {self.keys} keys"
 
-    def streams(self) -> Streams:
+    def streams(self) -> StreamPair:
         gap = f"{1000 / RATE:g} milliseconds"
         a = punctuated("asc", self.segment, 40, gap=gap).table(rows=RATE * SECONDS, seed=SEED)
         return cut(a, uniform(self.keys, rows=RATE * SECONDS, seed=SEED + 1, gap=gap), 0.5)
 
 
-BASE = Setting(500, 160)
-RATES = (Setting(1_000, 160), BASE, Setting(300, 160))  # ever more punctuations a second
-KEYS = (Setting(500, 320), BASE, Setting(500, 100))  # ever fewer keys
+BASE = CostSetting(500, 160)
+RATES = (CostSetting(1_000, 160), BASE, CostSetting(300, 160))  # ever more punctuations a second
+KEYS = (CostSetting(500, 320), BASE, CostSetting(500, 100))  # ever fewer keys
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCost:
     """Tuples of b held at moments between the first window and the end, and what equation 1 says."""
 
     seconds: Sequence[float]
@@ -79,9 +78,9 @@ class Measured:
         return max(abs(a - b) for a, b in zip(self.held, self.said, strict=True)) / self.window_tuples
 
 
-def measure(data: Streams, rate: float, punctuations: float) -> Measured:
+def measure(data: StreamPair, rate: float, punctuations: float) -> MeasuredCost:
     """A run of PWJoin beside equation 1, with the keys that b has had so far."""
-    held = watch(local("pwjoin", WINDOW_S, WINDOW_S), data.batches, answer(data, WINDOW_S, WINDOW_S)).held[
+    held = observe(local("pwjoin", WINDOW_S, WINDOW_S), data.batches, answer(data, WINDOW_S, WINDOW_S)).held[
         "b"
     ]
     keys = _keys_so_far(data)
@@ -89,10 +88,10 @@ def measure(data: Streams, rate: float, punctuations: float) -> Measured:
     places = [i for i, at in enumerate(data.seconds) if WINDOW_S <= at <= end]
     said = [predicted(rate, WINDOW_S, punctuations, data.seconds[i], float(keys[i])) for i in places]
     moments = [data.seconds[i] for i in places]
-    return Measured(moments, [held[i] for i in places], said, rate * WINDOW_S)
+    return MeasuredCost(moments, [held[i] for i in places], said, rate * WINDOW_S)
 
 
-def _keys_so_far(data: Streams) -> list[int]:
+def _keys_so_far(data: StreamPair) -> list[int]:
     """How many distinct keys b has had at the end of each batch."""
     rows = data.whole["b"].filter(pc.invert(data.whole["b"]["is_end"]))
     _, first = np.unique(rows["k"].to_numpy(), return_index=True)
@@ -106,7 +105,7 @@ def _says(name: str, text: str, op: Op, target: float, unit: str = "times") -> S
 
 def cost_model(context: Context) -> Sequence[Figure]:
     """Equation 1 for several rates and numbers of keys, and the best case."""
-    found: dict[Setting, Measured] = {}
+    found: dict[CostSetting, MeasuredCost] = {}
     for setting in dict.fromkeys((*RATES, *KEYS)):
         context.step(f"equation 1, {setting.label}")
         found[setting] = measure(setting.streams(), RATE, setting.punctuations)
@@ -116,7 +115,7 @@ def cost_model(context: Context) -> Sequence[Figure]:
     return [_equation(found, general), _best_case(context)]
 
 
-def _equation(found: Mapping[Setting, Measured], general: Measured) -> Figure:
+def _equation(found: Mapping[CostSetting, MeasuredCost], general: MeasuredCost) -> Figure:
     worst = max(found.values(), key=lambda one: one.off)
     off = "tuples of B held, measured less predicted, the largest difference over time and settings"
     more = "tuples held, mean: at a higher rate of punctuations by the next lower one, worst"
@@ -169,12 +168,12 @@ _WHY_GENERAL = (
 )
 
 
-def _largest_step(found: Mapping[Setting, Measured], settings: Sequence[Setting]) -> float:
+def _largest_step(found: Mapping[CostSetting, MeasuredCost], settings: Sequence[CostSetting]) -> float:
     means = [float(np.mean(found[one].held)) for one in settings]
     return max(after / before for before, after in pairwise(means))
 
 
-def _chart(title: str, found: Mapping[Setting, Measured], names: Mapping[str, Setting]) -> Chart:
+def _chart(title: str, found: Mapping[CostSetting, MeasuredCost], names: Mapping[str, CostSetting]) -> Chart:
     lines: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
     for name, one in names.items():
         lines[f"{name}, measured"] = (found[one].seconds, found[one].held)
@@ -203,7 +202,7 @@ def best_case(pattern: StreamPattern, rows: int) -> tuple[Mapping[str, Sequence[
     a, b = (pattern.table(rows=rows, seed=SEED + i) for i in range(2))
     data = cut(a, b, _HOUR_S)
     run = local("pwjoin", _HOUR_S, _HOUR_S)
-    held = watch(run, synchronised(data.whole), answer(data, _HOUR_S, _HOUR_S)).held
+    held = observe(run, synchronised(data.whole), answer(data, _HOUR_S, _HOUR_S)).held
     tuples = data.whole["a"].filter(pc.invert(data.whole["a"]["is_end"]))
     return held, int(np.unique(tuples["k"].to_numpy(), return_counts=True)[1].max())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.papers.ssbj_claims import together
 from lab.papers.ssbj_model import LARGER, computed, memory_by_rate
 from lab.papers.ssbj_rates import (
     by_memory,
@@ -21,8 +22,7 @@ from lab.papers.ssbj_rates import (
     skew_settings,
 )
 from lab.papers.ssbj_sensitivity import factor_settings, segment_settings, segment_size, switching
-from lab.papers.ssbj_told import together
-from lab.parts import Context, Figure, Part
+from lab.report.figures import Context, Figure, ReportPart
 
 
 def memories(context: Context) -> list[Figure]:
@@ -43,14 +43,14 @@ def sensitivity(context: Context) -> list[Figure]:
     return [*switching(context), *segment_size(context)]
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What the papers' run does of this paper."""
     return [
-        Part("ssbj-memory", "semi-stream join: memories", (48, 170), memories),
-        Part("ssbj-size-skew", "semi-stream join: sizes and skews", (40, 150), sizes_and_skews),
-        Part("ssbj-data", "semi-stream join: TPC-H and weather", (25, 100), other_data),
-        Part(
+        ReportPart("ssbj-memory", "semi-stream join: memories", (48, 170), memories),
+        ReportPart("ssbj-size-skew", "semi-stream join: sizes and skews", (40, 150), sizes_and_skews),
+        ReportPart("ssbj-data", "semi-stream join: TPC-H and weather", (25, 100), other_data),
+        ReportPart(
             "ssbj-sensitivity", "semi-stream join: switching factor and disk buffer", (60, 190), sensitivity
         ),
-        Part("ssbj-model", "semi-stream join: the cost model", (1, 110), computed),
+        ReportPart("ssbj-model", "semi-stream join: the cost model", (1, 110), computed),
     ]

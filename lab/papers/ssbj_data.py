@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lab.generators.weather import WeatherStreams
-from lab.semistream_masters import Streams
+from lab.papers.ssbj_tables import TableAndStream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
 from streamjoin.demo.generators.zipf import TABLE_SCHEMA, ZipfStreams
 
@@ -86,7 +86,7 @@ def tpch(rows: int, skew: float | None) -> TpchRows:
     return TpchRows(rows, skew)
 
 
-def streams(data: str, rows: int, skew: float) -> Streams:
+def streams(data: str, rows: int, skew: float) -> TableAndStream:
     """The data of a figure: zipf, tpch (its own orders), tpch-zipf or weather."""
     if data == "weather":
         return WeatherStreams(seed=SEED, rows=rows)

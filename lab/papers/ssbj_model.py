@@ -15,34 +15,34 @@ from statistics import median
 
 import numpy as np
 
-from lab.kept import kept
+from lab.papers.cached_answers import cached_answers
+from lab.papers.ssbj_bench import SLOW, spec_of
+from lab.papers.ssbj_claims import (
+    DATA,
+    JOINS,
+    MESH,
+    PAPER,
+    THIS,
+    FigureClaims,
+    at_least,
+    at_most,
+    because,
+    settings,
+)
+from lab.papers.ssbj_loop import TUPLE_BYTES
 from lab.papers.ssbj_rates import memory_settings, skew_settings
 from lab.papers.ssbj_runs import (
     ALL,
     FORMS,
     LABELS,
     ROWS,
-    Calibration,
+    LoopCalibration,
     Run,
-    Setting,
+    SsbjSetting,
     calibrated,
     rate,
 )
-from lab.papers.ssbj_told import (
-    DATA,
-    JOINS,
-    MESH,
-    PAPER,
-    THIS,
-    Said,
-    at_least,
-    at_most,
-    because,
-    settings,
-)
-from lab.parts import Context, Figure, Table
-from lab.semistream_local import SLOW, spec_of
-from lab.semistream_loop import TUPLE_BYTES
+from lab.report.figures import Context, Figure, Table
 from streamjoin.enrich.cost import EnrichCostModel, EnrichLoad, LoopCosts
 from streamjoin.plot import Chart
 
@@ -55,12 +55,12 @@ _MEASURED = (
     "Measured, not computed. Where the least measured memory (1 %) is more than enough, it is taken: then "
     "the multiple is at least what is said."
 )
-LARGER = {memory: Setting(memory, (MESH,)) for memory in (0.2, 0.5)}
+LARGER = {memory: SsbjSetting(memory, (MESH,)) for memory in (0.2, 0.5)}
 
 
 def memory_by_rate(context: Context) -> list[Figure]:
     """Figure 4(a)."""
-    said = Said("4a")
+    said = FigureClaims("4a")
     measured = settings(context, memory_settings(context))
     larger = settings(context, LARGER)
     mesh = {memory: rate(one, MESH) for memory, one in (measured | larger).items() if memory >= 0.05}
@@ -150,8 +150,8 @@ def least_memory(points: Mapping[float, float], wanted: float) -> float | None:
 
 def costs(context: Context, found: Mapping[str, int]) -> dict[str, LoopCosts]:
     """The costs of each form in seconds of the processor, calibrated with up to so many tuples a turn."""
-    tasks = [Calibration(name, w) for name, w in found.items()]
-    fitted = kept(context.folder / "ssbj", tasks, calibrated, context.step)
+    tasks = [LoopCalibration(name, w) for name, w in found.items()]
+    fitted = cached_answers(context.folder / "ssbj", tasks, calibrated, context.step)
     return {task.form: one for task, one in fitted.items()}
 
 
@@ -205,16 +205,16 @@ _STATEMENTS = {
 
 def _not_quick() -> list[Figure]:
     setting = "Not run in the short form: calibrating the cost model takes minutes."
-    four = [Said("4b").open(name, *each) for name, each in _RATIOS.items()]
+    four = [FigureClaims("4b").open(name, *each) for name, each in _RATIOS.items()]
     close = at_most(0.2, "share")
-    claims = {"4b": four} | {one: [Said(one).open("close", _CLOSE, close)] for one in ("6c", "6d")}
+    claims = {"4b": four} | {one: [FigureClaims(one).open("close", _CLOSE, close)] for one in ("6c", "6d")}
     return [
         Figure(f"ssbj-{one}", _TITLES[one], setting, _STATEMENTS[one], some) for one, some in claims.items()
     ]
 
 
 def _memory_by_size(fitted: Mapping[str, LoopCosts]) -> Figure:
-    said = Said("4b")
+    said = FigureClaims("4b")
     needed = {
         name: [
             min(
@@ -243,7 +243,7 @@ def _memory_by_size(fitted: Mapping[str, LoopCosts]) -> Figure:
         _TITLES["4b"],
         f"{JOINS} Computed at the paper's own sizes, 20 to 80 million rows of 120 bytes, skew 1, {RATE:,} "
         f"tuples a second, with the cost model that was calibrated on this machine and is compared with "
-        f"measured turns in figures 6(c) and 6(d). Each join has the number of pieces (50 to 800) that "
+        f"measured turns in figures 6(c) and 6(d). Each join has the number of segments (50 to 800) that "
         "needs the least memory.",
         _STATEMENTS["4b"],
         [because(said.claim(name, *_RATIOS[name], [value]), why) for name, value in values.items()],
@@ -274,7 +274,7 @@ def _validated(
         for name, seen in found.items():
             if its_skew != skew or seen[-1].stretch.segments_read < 0.9 * seen[-1].stretch.turns:
                 continue  # of another figure; or keys were looked up, of which the model says nothing
-            segments = Setting(memory).cut
+            segments = SsbjSetting(memory).cut
             turn = min(seen, key=lambda one: one.loop_s)
             says = model(fitted[name], name, ROWS, segments, skew).loop_seconds(
                 turn.stretch.w, turn.stretch.hit_rate
@@ -300,7 +300,7 @@ def _validated(
             lines[f"{_SHORT[name]}, measured"] = (x, [float(str(row[3])) for row in of_form])
             lines[f"{_SHORT[name]}, computed"] = (x, [float(str(row[4])) for row in of_form])
     worst = max(off, key=lambda key: off[key])
-    made = Said(figure).claim("close", _CLOSE, at_most(0.2, "share"), [off[worst]])
+    made = FigureClaims(figure).claim("close", _CLOSE, at_most(0.2, "share"), [off[worst]])
     why = (
         f"the worst is {LABELS[worst[0]]} with {worst[1]:.0%} of memory; calibrated on a quarter of the rows"
     )
@@ -308,7 +308,7 @@ def _validated(
         f"ssbj-{figure}",
         _TITLES[figure],
         f"{JOINS} {DATA} The costs of a turn are fitted to short runs over a quarter of the rows with other "
-        f"tuples, then the time of a turn is computed from its tuples, its share of hits, and the piece it "
+        f"tuples, then the time of a turn is computed from its tuples, its share of hits, and the segment it "
         "reads.",
         _STATEMENTS[figure],
         [because(made, why)],

@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.experiment import Claim
-from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, Setting, hit_rate, rate, ratios
-from lab.papers.ssbj_told import (
+from lab.papers.ssbj_claims import (
     DATA,
     JOINS,
     MESH,
     PAPER,
     THIS,
-    Said,
+    FigureClaims,
     at_least,
     at_most,
     because,
@@ -23,7 +22,8 @@ from lab.papers.ssbj_told import (
     turns,
     why_paper_form,
 )
-from lab.parts import Context, Figure
+from lab.papers.ssbj_runs import ALL, LABELS, PAIR, ROWS, Run, SsbjSetting, hit_rate, rate, ratios
+from lab.report.figures import Context, Figure
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.plot import Bars, Chart
 
@@ -42,15 +42,15 @@ def by_memory(context: Context) -> list[Figure]:
     return [_rate_by_memory(found), _hits(found)]
 
 
-def memory_settings(context: Context) -> dict[float, Setting]:
+def memory_settings(context: Context) -> dict[float, SsbjSetting]:
     """Memories at skew 1; the short form has two, and the paper's form only with the larger."""
     if context.quick:
-        return {0.01: Setting(0.01, PAIR), 0.1: Setting(0.1)}
-    return {memory: Setting(memory) for memory in MEMORIES}
+        return {0.01: SsbjSetting(0.01, PAIR), 0.1: SsbjSetting(0.1)}
+    return {memory: SsbjSetting(memory) for memory in MEMORIES}
 
 
 def _rate_by_memory(found: dict[float, Run]) -> Figure:
-    said = Said("5a")
+    said = FigureClaims("5a")
     least, most = found[0.01], found[0.1]
     grows = [ten / one for ten, one in zip(ratios(most, THIS), ratios(least, THIS), strict=True)]
     small = f"{_PAPER_FORM}, memory 1 %: {_BY_MESH}"
@@ -98,7 +98,7 @@ def _rate_by_memory(found: dict[float, Run]) -> Figure:
 
 
 def _hits(found: dict[float, Run]) -> Figure:
-    said = Said("5f")
+    said = FigureClaims("5f")
     hits = {memory: hit_rate(one, THIS) for memory, one in found.items()}
     of_tuples = "stream tuples answered by the cache"
     flat = "it flattens: growth from 5 to 10 % of memory by growth from 1 to 2 % (both double it)"
@@ -143,15 +143,15 @@ def _percent(found: Run, name: str) -> float:
 # Size and skew
 
 
-def size_settings(context: Context) -> dict[int, Setting]:
+def size_settings(context: Context) -> dict[int, SsbjSetting]:
     """Sizes with the memory that is 10 % of the largest."""
     sizes, forms = ((ROWS // 5,), PAIR) if context.quick else ((ROWS // 5, ROWS // 2), ALL)
-    return {rows: Setting(0.1 * ROWS / rows, forms, rows) for rows in sizes} | {ROWS: Setting(0.1)}
+    return {rows: SsbjSetting(0.1 * ROWS / rows, forms, rows) for rows in sizes} | {ROWS: SsbjSetting(0.1)}
 
 
 def by_size(context: Context) -> list[Figure]:
     """Figure 5(b): the memory stays, the master data grows."""
-    said = Said("5b")
+    said = FigureClaims("5b")
     found = settings(context, size_settings(context))
     sizes = list(found)
     small, large = found[sizes[0]], found[ROWS]
@@ -204,17 +204,17 @@ def by_size(context: Context) -> list[Figure]:
     ]
 
 
-def skew_settings(context: Context) -> dict[float, Setting]:
+def skew_settings(context: Context) -> dict[float, SsbjSetting]:
     """Skews with 10 % of memory; the paper's form at some."""
     if context.quick:
-        return {0.0: Setting(0.1, PAIR, skew=0.0), 1.0: Setting(0.1)}
+        return {0.0: SsbjSetting(0.1, PAIR, skew=0.0), 1.0: SsbjSetting(0.1)}
     skews = {0.0: ALL, 0.25: PAIR, 0.5: ALL, 0.75: PAIR, 1.0: ALL}
-    return {skew: Setting(0.1, forms, skew=skew) for skew, forms in skews.items()}
+    return {skew: SsbjSetting(0.1, forms, skew=skew) for skew, forms in skews.items()}
 
 
 def by_skew(context: Context) -> list[Figure]:
     """Figure 5(c)."""
-    said = Said("5c")
+    said = FigureClaims("5c")
     found = settings(context, skew_settings(context))
     even, most = found[0.0], found[1.0]
     mesh = [one.rate / other.rate for one, other in zip(most[MESH], even[MESH], strict=True)]
@@ -290,15 +290,15 @@ def other_data(context: Context) -> list[Figure]:
 
 def on_tpch(context: Context) -> Figure:
     """Figure 5(d)."""
-    said = Said("5d")
+    said = FigureClaims("5d")
     says = {0.1: f"memory 10 %: {_BY_MESH}", 0.01: f"memory 1 %: {_BY_MESH}"}
     targets = {0.1: 7.4, 0.01: 3.4}
     customers, forms = 150_000, PAIR if context.quick else ALL
     wanted = {
-        memory: Setting(memory, forms, customers, 0.0, "tpch")
+        memory: SsbjSetting(memory, forms, customers, 0.0, "tpch")
         for memory in ((0.1,) if context.quick else (0.01, 0.1))
     }
-    zipf = {} if context.quick else {"10 %, skew 1": Setting(0.1, ALL, customers, 1.0, "tpch-zipf")}
+    zipf = {} if context.quick else {"10 %, skew 1": SsbjSetting(0.1, ALL, customers, 1.0, "tpch-zipf")}
     title = "SSBJ, figure 5(d): service rate on TPC-H"
     statement = (
         "SSBJ performs 7.4 times better than MESHJOIN with 10 % of the customers as memory, and 3.4 times "
@@ -339,11 +339,11 @@ def on_tpch(context: Context) -> Figure:
 
 def on_weather(context: Context) -> Figure:
     """Figure 5(e)."""
-    said = Said("5e")
+    said = FigureClaims("5e")
     memories = (0.1,) if context.quick else (0.05, 0.1)
     forms = PAIR if context.quick else ALL
     found = settings(
-        context, {memory: Setting(memory, forms, 100_000, 0.0, "weather") for memory in memories}
+        context, {memory: SsbjSetting(memory, forms, 100_000, 0.0, "weather") for memory in memories}
     )
     least = min(memories, key=lambda memory: min(ratios(found[memory], THIS)))
     claims = [

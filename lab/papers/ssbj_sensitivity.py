@@ -1,14 +1,13 @@
-"""Figures 6(a) and 6(b) of the SSBJ paper: the switching factor, and how large a piece of master data is."""
+"""Figures 6(a) and 6(b) of the SSBJ paper: the switching factor, and the size of a segment."""
 
 from __future__ import annotations
 
-from lab.papers.ssbj_runs import PAIR, ROWS, Run, Setting, hit_rate, rate
-from lab.papers.ssbj_told import (
+from lab.papers.ssbj_claims import (
     DATA,
     JOINS,
     PAPER,
     THIS,
-    Said,
+    FigureClaims,
     at_most,
     because,
     lines,
@@ -16,32 +15,33 @@ from lab.papers.ssbj_told import (
     settings,
     table,
 )
-from lab.parts import Context, Figure
+from lab.papers.ssbj_runs import PAIR, ROWS, Run, SsbjSetting, hit_rate, rate
+from lab.report.figures import Context, Figure
 from streamjoin.plot import Chart
 
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _SEGMENTS = (42, 60, 100, 200, 300)
 
 
-def factor_settings(context: Context) -> dict[float, Setting]:
+def factor_settings(context: Context) -> dict[float, SsbjSetting]:
     """Switching factors; the short form has three."""
     factors, forms = ((0.25, 1.0, 4.0), (THIS,)) if context.quick else (_FACTORS, (PAPER, THIS))
-    return {factor: Setting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
+    return {factor: SsbjSetting(0.02, forms, ROWS // 2, switching=factor) for factor in factors}
 
 
-def segment_settings(context: Context) -> dict[int, Setting]:
-    """Numbers of pieces; with the most MESHJOIN would take minutes."""
+def segment_settings(context: Context) -> dict[int, SsbjSetting]:
+    """Numbers of segments; with the most MESHJOIN would take minutes."""
     counts = (42, 100, 200) if context.quick else _SEGMENTS
     alone = (THIS,)
     return {
-        segments: Setting(0.05, alone if context.quick or segments > 200 else PAIR, segments=segments)
+        segments: SsbjSetting(0.05, alone if context.quick or segments > 200 else PAIR, segments=segments)
         for segments in counts
     }
 
 
 def switching(context: Context) -> list[Figure]:
     """Figure 6(a)."""
-    said = Said("6a")
+    said = FigureClaims("6a")
     found = settings(context, factor_settings(context))
     paper = "SSBJ as in the paper: the best rate with another factor by that with 1"
     return [
@@ -111,20 +111,20 @@ def _why(found: dict[float, Run], form: str) -> str:
 
 def segment_size(context: Context) -> list[Figure]:
     """Figure 6(b)."""
-    said = Said("6b")
+    said = FigureClaims("6b")
     found = settings(context, segment_settings(context))
     by_size = {100 / 0.05 / segments: one for segments, one in found.items()}  # % of the memory
     sizes = sorted(by_size)
     ours = [_waiting_rate(by_size[size], THIS) for size in sizes]
     best = max(ours)
-    largest, smallest = "the largest piece", "the smallest piece"
+    largest, smallest = "the largest segment", "the smallest segment"
     peak = f"{sizes[ours.index(best)]:.0f} % of the memory is best"
     return [
         Figure(
             "ssbj-6b",
             "SSBJ, figure 6(b): service rate of the disk phase for different disk buffers",
             f"{JOINS} {DATA} Skew 1, memory 5 % of the master data (the paper: 1 %). The disk buffer holds "
-            f"the piece of master data that was read last. Counted are only tuples that waited for a piece.",
+            f"the segment of master data that was read last. Only tuples that waited for a segment count.",
             "The service rate grows with the disk buffer, as a read is shared by more tuples, up to a "
             "certain size; a larger one takes memory from the waiting tuples, and the rate sinks.",
             [

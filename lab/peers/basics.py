@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from lab.contender import Engine
+from lab.contenders.protocol import WEIGHTS, Failed, Measured, run_contender
+from lab.contenders.spark_contender import Engine
 from lab.experiment import Claim, Statement
-from lab.parts import Context, Figure, Part, Table
 from lab.peers import nexmark, works
+from lab.peers.basic_queries import BasicQuery
 from lab.peers.environments import BYTEWAX, flink, flink_with_jdbc, python_of
 from lab.peers.flink import Backend, Flink, run_flink, run_query
 from lab.peers.flink_sql import JOBS, FlinkQuery
-from lab.peers.spark_job import SparkTask
-from lab.peers.work import WEIGHTS, Failed, Measured, run_contender
+from lab.peers.postgres import Server
 from lab.peers.works import Checked, scan_sql
-from lab.postgres import Server
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.plot import Bars, Chart, Picture
 
 BATCHES, QUICK_BATCHES = 5, 3
@@ -57,7 +57,7 @@ SPARK_THREE_WAY = Statement(
 
 
 @dataclass(frozen=True)
-class Told:
+class FigureText:
     """What a figure says around its numbers."""
 
     id: str
@@ -68,8 +68,8 @@ class Told:
 
 def _spark(engine: Engine, job: str) -> Contender:
     def run(given: Checked) -> Found:
-        task = SparkTask.of(given.work, job, engine, given.check)
-        return run_contender(task.command(), engine, given.work, _TIMEOUT_S)
+        query = BasicQuery.of(given.work, job, engine, given.check)
+        return run_contender(query.command(), engine, given.work, _TIMEOUT_S)
 
     return run
 
@@ -128,14 +128,14 @@ def two_way(context: Context) -> Sequence[Figure]:
         _times(context, SPARK_TWO_WAY, given, found, "spark-rocksdb"),
         _times(context, FLINK_TWO_WAY, given, found, "flink-rocksdb"),
     ]
-    told = Told(
+    text = FigureText(
         "basics-two-way",
         "Two streams joined on a key",
-        "Each key has one row in the first stream and ten in the second. All engines are told that the first "
+        "Each key has one row in the first stream and ten in the second. All engines are text that the first "
         "stream's key is unique where they can be; nothing says when a key is over, so state grows.",
         "This library is well ahead of Spark's own join and of Flink on the same machine in the same run.",
     )
-    return [_figure(told, given, found, claims)]
+    return [_figure(text, given, found, claims)]
 
 
 def interval(context: Context) -> Sequence[Figure]:
@@ -150,15 +150,15 @@ def interval(context: Context) -> Sequence[Figure]:
     if not context.quick:
         contenders["spark-heap"] = _spark("spark-heap", "interval")
         contenders["flink-heap"] = _flink("heap", "interval", at)
-    told = Told(
+    text = FigureText(
         "basics-interval",
         "Two streams joined within ten seconds",
         "As the two-way join, but rows have a time, and a pair counts if the second row is at most ten "
-        "seconds younger. Event time runs on by a minute a batch, so every engine can let go of old rows. "
+        "seconds younger. Event time runs on by a minute a batch, so every engine can evict old rows. "
         "bytewax is not here: its window join takes rows of the same window, not rows close in time.",
         "All engines bound their state; how fast are they?",
     )
-    return [_figure(told, given, _raced(context, given, contenders), [])]
+    return [_figure(text, given, _raced(context, given, contenders), [])]
 
 
 def three_way(context: Context) -> Sequence[Figure]:
@@ -175,7 +175,7 @@ def three_way(context: Context) -> Sequence[Figure]:
         contenders["flink-heap-multi"] = _flink("heap", "three-way-multi", at)
         contenders["bytewax"] = _bytewax(python)
     found = _raced(context, given, contenders)
-    told = Told(
+    text = FigureText(
         "basics-three-way",
         "Three streams joined on one key",
         "A key has one row in the first stream and four in each of the others, so sixteen results. This "
@@ -184,7 +184,7 @@ def three_way(context: Context) -> Sequence[Figure]:
         "One operator keeps no intermediate results: at least 3 times Spark's chain.",
     )
     claims = [_times(context, SPARK_THREE_WAY, given, found, "spark-rocksdb")]
-    return [_figure(told, given, found, claims)]
+    return [_figure(text, given, found, claims)]
 
 
 def lookup(context: Context) -> Sequence[Figure]:
@@ -196,15 +196,15 @@ def lookup(context: Context) -> Sequence[Figure]:
         "spark-rocksdb": _spark("spark-rocksdb", "lookup"),
         "flink-heap": partial(_flink_lookup, at=at),
     }
-    told = Told(
+    text = FigureText(
         "basics-lookup",
         "A stream enriched from a table",
         "Each row of a stream gets the row of a table with its key; some keys come often (Zipf 1). This "
         "library and Spark's stream-static join read the table's file; Flink's lookup join asks a PostgreSQL "
         "server on this machine over JDBC, with a cache that has room for every row of the table.",
-        "The table is small here; the experiment `semistream` has large ones.",
+        "The table is small here; the experiment `spark-joins` has large ones.",
     )
-    return [_figure(told, given, _raced(context, given, contenders), [])]
+    return [_figure(text, given, _raced(context, given, contenders), [])]
 
 
 def _flink_lookup(given: Checked, at: Flink | Failed) -> Found:
@@ -256,14 +256,14 @@ def _scan(context: Context, given: Checked, name: str, title: str) -> Figure:
         "spark-heap": _spark("spark-heap", "scan"),
         "flink-heap": lambda one: run_query(one.work, query, "heap", one.check, at, _TIMEOUT_S),
     }
-    told = Told(
+    text = FigureText(
         name,
         title,
         "Every column of every row is read and nothing is joined. This library reads with Spark. Flink reads "
         "one file with one reader, to keep its order.",
         "What part of the other figures is reading?",
     )
-    return _figure(told, given, _raced(context, given, contenders), [])
+    return _figure(text, given, _raced(context, given, contenders), [])
 
 
 def _rate(given: Checked, found: Measured) -> float:
@@ -289,21 +289,21 @@ def _short(why: str) -> str:
     return " ".join(why.split())[:400]
 
 
-def _figure(told: Told, given: Checked, found: Mapping[str, Found], claims: Sequence[Claim]) -> Figure:
+def _figure(text: FigureText, given: Checked, found: Mapping[str, Found], claims: Sequence[Claim]) -> Figure:
     measured = {name: each for name, each in found.items() if isinstance(each, Measured)}
     failed = {name: each for name, each in found.items() if isinstance(each, Failed)}
     pictures: list[Picture] = []
     if measured:
         rates = {LABELS[name]: [_rate(given, each) / 1000] for name, each in measured.items()}
-        pictures.append(Bars(told.title, "thousand rows/s", [given.work.name], rates))
+        pictures.append(Bars(text.title, "thousand rows/s", [given.work.name], rates))
     curves = {LABELS[name]: curve for name, each in measured.items() if (curve := _bytes(each))}
     if curves:
         pictures.append(Chart("State over time", "seconds since the job began", "MB of state", curves))
     return Figure(
-        told.id,
-        told.title,
-        f"{told.setting} {given.work.says}; {given.work.rows:,} rows in all.",
-        told.statement,
+        text.id,
+        text.title,
+        f"{text.setting} {given.work.says}; {given.work.rows:,} rows in all.",
+        text.statement,
         claims,
         pictures,
         _table(given, measured),
@@ -344,12 +344,12 @@ def _series(given: Checked, found: Found) -> dict[str, object]:
     }
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the experiment `peers`."""
     return [
-        Part("basics-two-way", "two streams on a key", (100, 240), two_way),
-        Part("basics-interval", "two streams within ten seconds", (85, 150), interval),
-        Part("basics-three-way", "three streams on a key", (105, 200), three_way),
-        Part("basics-lookup", "a stream with a table", (70, 60), lookup),
-        Part("basics-scan", "the files alone", (25, 110), scan),
+        ReportPart("basics-two-way", "two streams on a key", (100, 240), two_way),
+        ReportPart("basics-interval", "two streams within ten seconds", (85, 150), interval),
+        ReportPart("basics-three-way", "three streams on a key", (105, 200), three_way),
+        ReportPart("basics-lookup", "a stream with a table", (70, 60), lookup),
+        ReportPart("basics-scan", "the files alone", (25, 110), scan),
     ]

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.contenders.protocol import Failed
 from lab.peers.flink import Flink
-from lab.peers.work import Failed
 
 HOME = Path(".peers")
 _TIMEOUT_S = 1800.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.parts import Part, Reported
 from lab.peers import basics, nexmark, tpch
+from lab.report.figures import ReportedExperiment, ReportPart
 
 _INTRO = (
     "The same joins, from the same files, on the same two cores, in one run: this library, Spark's own "
@@ -18,14 +18,14 @@ _INTRO = (
 )
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """Of all works, in the order of the report."""
     return [part for module in (nexmark, basics, tpch) for part in module.parts()]
 
 
-def experiments() -> Iterator[Reported]:
+def experiments() -> Iterator[ReportedExperiment]:
     """What this file adds to the lab."""
-    yield Reported(
+    yield ReportedExperiment(
         "peers",
         "the same work on this library, Spark, Flink and bytewax, with a report",
         "StreamJoin beside Spark, Flink and bytewax",

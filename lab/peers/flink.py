@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lab.contenders.protocol import END, Check, Failed, Measured, Work, run_contender
 from lab.peers.flink_sql import JOBS, FlinkQuery
-from lab.peers.work import END, Check, Failed, Measured, Work, run_contender
 
 Backend = Literal["heap", "rocksdb"]
 JOB = Path(__file__).with_name("flink_job.py")

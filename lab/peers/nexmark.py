@@ -17,21 +17,20 @@ With --quick only q20 is run, on as few events as those without a claim, and no 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from statistics import median
 from typing import Any
 
+from lab.contenders.protocol import Failed, Measured, Work, run_contender
 from lab.experiment import Claim, Statement
-from lab.parts import Context, Figure, Part, Table
 from lab.peers.environments import flink
 from lab.peers.flink import run_query
 from lab.peers.flink_sql import JOBS, FlinkQuery
-from lab.peers.nexmark_contender import NexmarkTask
+from lab.peers.nexmark_query import NexmarkQuery
 from lab.peers.nexmark_work import CHECKS, SAYS, prepare
-from lab.peers.work import Failed, Measured, Work, run_contender
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.plot import Bars, Chart, Picture
 
 EVENTS, PER_PIECE = 6_000_000, 1_000_000
@@ -77,7 +76,7 @@ ASKED = {
     "q23": "At least 3 times Spark's chain of two joins.",
 }
 NOTES = {
-    "q3": "Spark and Flink have nothing that lets go of persons or auctions here: no time bounds this join.",
+    "q3": "Spark and Flink have nothing that evicts persons or auctions here: no time bounds this join.",
     "q4": "Spark: a watermark on `expires` and a condition that repeats how long an auction may last. "
     "Flink: an updating average that changes with every bid, never final.",
     "q7": "The highest price of a window is Spark's own aggregate here too; the join behind it is this "
@@ -115,9 +114,8 @@ def contend(work: Work, engine: str, step: Callable[[str], None]) -> Outcome:
     if engine == "flink-rocksdb":
         query = _FLINK.get(work.name, JOBS[work.name])
         return run_query(work, query, "rocksdb", CHECKS[work.name], flink(step), timeout_s=_TIMEOUT_S)
-    task = NexmarkTask(engine, work.name, str(work.folder), work.inputs)  # type: ignore[arg-type]
-    command = [sys.executable, "-m", "lab.peers.nexmark_contender", task.argument()]
-    return run_contender(command, engine, work, _TIMEOUT_S)
+    contender = NexmarkQuery(engine, str(work.folder), work.name, work.inputs)  # type: ignore[arg-type]
+    return run_contender(contender.command(), engine, work, _TIMEOUT_S)
 
 
 def one_query(query: str, context: Context) -> Sequence[Figure]:
@@ -322,11 +320,13 @@ def overview(context: Context) -> Sequence[Figure]:
     ]
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """A part for each query, and the picture of all."""
     seconds = dict.fromkeys(SAYS, (1.0, 90.0)) | {"q20": (90.0, 600.0), "q23": (1.0, 600.0)}
     each = [
-        Part(f"nexmark {query}", f"NEXMark {query}: {SAYS[query]}", seconds[query], partial(one_query, query))
+        ReportPart(
+            f"nexmark {query}", f"NEXMark {query}: {SAYS[query]}", seconds[query], partial(one_query, query)
+        )
         for query in SAYS
     ]
-    return [*each, Part("nexmark all", "NEXMark: all queries in one picture", (1.0, 1.0), overview)]
+    return [*each, ReportPart("nexmark all", "NEXMark: all queries in one picture", (1.0, 1.0), overview)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lab.peers.work import milliseconds
+from lab.contenders.protocol import milliseconds
 from streamjoin.demo.generators.nexmark import FIRST_ID, TABLES, Name, Nexmark
 
 NOBODY = -1

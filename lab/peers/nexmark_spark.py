@@ -3,7 +3,7 @@
 Each takes the tables by name, with times as timestamps and rows of punctuations still in, which move the
 watermark and are then left out. Columns are named as in `nexmark_work.CHECKS`. What Spark needs to know:
 
-- q3, q20, q23: no time bounds these joins, so Spark holds every row. It has no other way to let go.
+- q3, q20, q23: no time bounds these joins, so Spark stores every row. It has no other way to evict.
 - q4, q9: a bid in time lies between `date_time` and `expires`. A watermark on `expires` (an auction lasts at
   most 0.4 s) and the same span as a condition on bids bound both sides, and grouping by `expires` lets the
   aggregate give final rows. q9's row_number is not allowed on streams; the greatest struct is.

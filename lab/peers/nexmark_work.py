@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import feather
 
+from lab.contenders.protocol import Answer, Check, Work, write_input
 from lab.peers.nexmark_data import Pieces
-from lab.peers.work import Answer, Check, Work, write_input
 from streamjoin.demo.generators.nexmark import FIRST_ID, Name
 
 WINDOW_MS = 10_000

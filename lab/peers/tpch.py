@@ -7,19 +7,18 @@ order rotated.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from lab.contender import Engine
+from lab.contenders.protocol import Failed, Measured, Work, run_contender
+from lab.contenders.spark_contender import Engine
 from lab.experiment import Claim, Statement
-from lab.parts import Context, Figure, Part, Table
 from lab.peers.environments import flink
 from lab.peers.flink import run_query
 from lab.peers.flink_sql import FlinkQuery
-from lab.peers.tpch_contender import TpchTask
-from lab.peers.tpch_work import CHECK, Load, prepare
-from lab.peers.work import Failed, Measured, Work, run_contender
+from lab.peers.tpch_query import TpchQuery
+from lab.peers.tpch_work import CHECK, TpchSize, prepare
+from lab.report.figures import Context, Figure, ReportPart, Table
 from streamjoin.errors import InvariantBroken
 from streamjoin.plot import Chart
 
@@ -61,7 +60,7 @@ FASTER = Statement(
 def tpch(context: Context) -> list[Figure]:
     """All engines, in turn."""
     context.step("TPC-H: writing the files")
-    load = Load(0.1, 3) if context.quick else Load()
+    load = TpchSize(0.1, 3) if context.quick else TpchSize()
     work = prepare(context.folder / "tpch", load)
     runs: dict[str, list[Measured]] = {engine: [] for engine in _ENGINES}
     failed: dict[str, str] = {}
@@ -81,12 +80,11 @@ def tpch(context: Context) -> list[Figure]:
 def _run(engine: str, work: Work, say: Callable[[str], None]) -> Measured | Failed:
     if engine == _FLINK:
         return run_query(work, QUERY, "rocksdb", CHECK, flink(say), timeout_s=_TIMEOUT_S)
-    task = TpchTask(_OURS if engine == _OURS else _THEIRS, str(work.folder), work.inputs)
-    command = [sys.executable, "-m", "lab.peers.tpch_contender", task.argument()]
-    return run_contender(command, engine, work, _TIMEOUT_S)
+    contender = TpchQuery(_OURS if engine == _OURS else _THEIRS, str(work.folder), work.inputs)
+    return run_contender(contender.command(), engine, work, _TIMEOUT_S)
 
 
-def _figure(work: Work, load: Load, runs: dict[str, list[Measured]], failed: dict[str, str]) -> Figure:
+def _figure(work: Work, load: TpchSize, runs: dict[str, list[Measured]], failed: dict[str, str]) -> Figure:
     done = {engine: ones for engine, ones in runs.items() if ones}
     counted = {engine: ones[0] for engine, ones in done.items() if "input_rows" in ones[0].extra}
     curves = {_NAMES[engine]: _held(one) for engine, one in counted.items()}  # Flink counts bytes only
@@ -165,6 +163,6 @@ def _claims(runs: dict[str, list[Measured]], failed: dict[str, str]) -> list[Cla
     ]
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """What this file adds to the peers experiment."""
-    return [Part("tpch", "TPC-H: orders, lines and customers", (90, 220), tpch)]
+    return [ReportPart("tpch", "TPC-H: orders, lines and customers", (90, 220), tpch)]

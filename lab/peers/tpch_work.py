@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lab.peers.work import Check, Work, write_input
+from lab.contenders.protocol import Check, Work, write_input
 from streamjoin.columnar.batch import Ints
 from streamjoin.columnar.match import expand
 from streamjoin.demo.generators.tpch import TpchStreams
@@ -33,7 +33,7 @@ CHECK = Check(
 
 
 @dataclass(frozen=True)
-class Load:
+class TpchSize:
     """How much there is."""
 
     scale: float = 0.3
@@ -41,7 +41,7 @@ class Load:
     seed: int = 8
 
 
-def prepare(folder: Path, load: Load) -> Work:
+def prepare(folder: Path, load: TpchSize) -> Work:
     """Write the files, and join once in memory."""
     streams = TpchStreams(load.scale)
     orders = _plain(streams.orders(), ORDERS)

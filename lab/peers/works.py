@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from lab.peers.work import Answer, Check, Work, write_input
+from lab.contenders.protocol import Answer, Check, Work, write_input
 
 SEED = 23
 KEYS = 50_000

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from lab.experiment import Claim
-from lab.parts import Context, Figure, Part, Reported, Table
+from lab.report.figures import Context, Figure, ReportedExperiment, ReportPart, Table
 from lab.scale import on_spark, text
 from lab.scale.local import ROWS, Point, anywhere, grown, open_keys, per_tenfold
 from lab.scale.text import FULL_ONLY, SEED, explained, slope
@@ -76,20 +76,20 @@ def _figure(name: str, text: text.Text, claims: Sequence[Claim], x: str, points:
     )
 
 
-def parts() -> Sequence[Part]:
+def parts() -> Sequence[ReportPart]:
     """The smallest first; on Spark last."""
     return [
-        Part("scale-keys", "a million open keys", (10, 30), keys),
-        Part("scale-state", "the operator alone to 50 million tuples", (15, 70), state),
-        Part("scale-hot", "one key with a third of all tuples", (50, 60), on_spark.hot),
-        Part("scale-buckets", "1 to 32 buckets on Spark", (60, 120), on_spark.buckets),
-        Part("scale-spark", "50 million tuples on Spark", (70, 220), on_spark.state),
+        ReportPart("scale-keys", "a million open keys", (10, 30), keys),
+        ReportPart("scale-state", "the operator alone to 50 million tuples", (15, 70), state),
+        ReportPart("scale-hot", "one key with a third of all tuples", (50, 60), on_spark.hot),
+        ReportPart("scale-buckets", "1 to 32 buckets on Spark", (60, 120), on_spark.buckets),
+        ReportPart("scale-spark", "50 million tuples on Spark", (70, 220), on_spark.state),
     ]
 
 
-def experiments() -> Iterator[Reported]:
+def experiments() -> Iterator[ReportedExperiment]:
     """What this file adds to the lab."""
-    yield Reported(
+    yield ReportedExperiment(
         "scale",
         "time per batch and memory as state, open keys, a hot key and buckets grow",
         "StreamJoin at scale, on one machine",

@@ -2,7 +2,7 @@
 
 Three loads, 100,000 rows a batch, every answer checked:
 
-- `grown`: nothing is ever let go of; a row finds its one partner anywhere in the whole state.
+- `grown`: nothing is ever evicted; a row finds its one partner anywhere in the whole state.
 - `open_keys`: a key is opened by one tuple, has rows on the other input, and ends by a punctuation; so many
   keys are open at any time, each of them a tuple held and a key remembered.
 - `with_hot_key`: as `grown`, and one key has a third of all tuples, all on one input; of the other it has one

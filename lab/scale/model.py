@@ -64,7 +64,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PredictedBatch:
     """What comes out, in seconds of a second of input (`load`) or of a micro-batch."""
 
     fixed_s: float
@@ -82,7 +82,7 @@ class Answer:
         return self.fixed_s / (1 - self.load) if self.load < 1 else None
 
 
-def predicted(costs: Costs, asked: Cluster) -> Answer:
+def predicted(costs: Costs, asked: Cluster) -> PredictedBatch:
     """The model."""
     grown = costs.slope ** log10(max(asked.tuples / asked.buckets, 1) / costs.tuples0)
     join = costs.join_s * max(grown, 1)
@@ -96,7 +96,7 @@ def predicted(costs: Costs, asked: Cluster) -> Answer:
         "shuffle": moved * costs.shuffle_bytes / asked.net,
         "state written": moved * costs.state_bytes / asked.store,
     }
-    return Answer(fixed, loads, asked.tuples * costs.state_bytes / asked.executors, 1 / join)
+    return PredictedBatch(fixed, loads, asked.tuples * costs.state_bytes / asked.executors, 1 / join)
 
 
 def costs_of(series: Mapping[str, Any]) -> Costs:

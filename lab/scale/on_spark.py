@@ -10,19 +10,19 @@ from statistics import median
 import numpy as np
 
 from lab.experiment import Statement
-from lab.parts import Context, Figure, Table
+from lab.report.figures import Context, Figure, Table
 from lab.scale import text
 from lab.scale.local import Point, anywhere, grown, per_tenfold, with_hot_key
 from lab.scale.spark_runs import (
-    Seen,
+    QueryProfile,
     at_size,
     follow,
     hottest_task,
     near_empty,
     open_session,
-    written,
 )
 from lab.scale.text import FULL_ONLY, ISSUE, SEED, explained, slope
+from lab.spark_joins.two_streams import write_batches
 from streamjoin.plot import Chart
 
 _HOT, _HOT_BUCKETS = 1 / 3, 8
@@ -51,7 +51,7 @@ def hot(context: Context) -> list[Figure]:
         for name, share in _LOADS.items():
             context.step(f"{_HOT_BUCKETS} buckets on Spark: {name}")
             rows = with_hot_key(anywhere(6, SEED, _ROWS), share, SEED)
-            data = written(context.folder / f"hot-{share:.2f}", rows)
+            data = write_batches(context.folder / f"hot-{share:.2f}", rows)
             seen[name] = follow(spark, data, buckets=_HOT_BUCKETS, partitions=_HOT_BUCKETS)
     finally:
         spark.stop()
@@ -90,9 +90,9 @@ def state(context: Context) -> list[Figure]:
     """To 50 million tuples, whole micro-batches."""
     batches = 30 if context.quick else 91
     context.step(f"writing {batches} micro-batches")
-    data = written(context.folder / "spark-state", anywhere(batches, SEED, _LARGE_ROWS))
+    data = write_batches(context.folder / "spark-state", anywhere(batches, SEED, _LARGE_ROWS))
     context.step(f"{batches} micro-batches of {_LARGE_ROWS:,} rows on Spark")
-    few = written(context.folder / "spark-warm", anywhere(8, SEED, _LARGE_ROWS))
+    few = write_batches(context.folder / "spark-warm", anywhere(8, SEED, _LARGE_ROWS))
     spark = open_session()
     try:
         follow(spark, few, buckets=2, partitions=2)  # the JVM compiles what is used often
@@ -130,7 +130,7 @@ def buckets(context: Context) -> list[Figure]:
     tried = [(count, 2) for count in ((2, 8, 32) if context.quick else _BUCKETS)]
     tried += [(32, partitions) for partitions in ((32,) if context.quick else (8, 32))]
     full, empty = (3, 3) if context.quick else (5, 5)
-    data = written(context.folder / "buckets", [*anywhere(full, SEED, _ROWS), *near_empty(empty)])
+    data = write_batches(context.folder / "buckets", [*anywhere(full, SEED, _ROWS), *near_empty(empty)])
     spark = open_session()
     try:
         context.step("warming")
@@ -144,7 +144,7 @@ def buckets(context: Context) -> list[Figure]:
     return [_of_buckets(seen, full)]
 
 
-def _of_buckets(seen: list[Seen], full: int) -> Figure:
+def _of_buckets(seen: list[QueryProfile], full: int) -> Figure:
     in_two = [one for one in seen if one.partitions == 2]
     counts = [float(one.buckets) for one in in_two]
     busy = [float(median(one.trigger_ms[1:full])) for one in in_two]

@@ -9,8 +9,7 @@ of its time over the number of buckets. Worked number: 0.30 s with 1 bucket and 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,16 +17,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from lab import contender
-from lab.bench.one_session import Ran, Stage, Stages, ran
-from lab.contender import Task
+from lab.contenders.one_session import FinishedQuery, Stage, Stages, run_query
+from lab.contenders.protocol import Work
+from lab.contenders.spark_contender import observed
 from lab.scale.local import Batch
-from lab.throughput import Data
-from streamjoin.api.join import join, stream
-from streamjoin.plan.bounds import UnboundedState
+from lab.spark_joins.two_streams import TwoStreams
 from streamjoin.spark.session import session
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -35,7 +31,7 @@ _INSIDE = ("load_us", "join_us", "emit_us", "store_us")  # of the stateful side,
 
 
 @dataclass(frozen=True)
-class Seen:
+class QueryProfile:
     """One query: by batch what it took; map stages write a shuffle, the others read it and join."""
 
     buckets: int
@@ -61,21 +57,6 @@ def open_session() -> SparkSession:
     return session(cores=2, memory="6g", conf=conf, log=Path("out/spark.log"))
 
 
-def written(folder: Path, batches: Iterable[Batch]) -> Data:
-    """Files of both streams, and the sums over their join: each row of `many` finds its one partner."""
-    answer = {"rows": 0, "sum": 0, "mix": 0}
-    for side in ("one", "many"):
-        (folder / side).mkdir(parents=True)
-    for number, batch in enumerate(batches):
-        for side, table in batch.items():
-            pq.write_table(table, folder / side / f"{number:04}.parquet")
-        key = batch["many"]["k"].to_numpy()
-        mixed = ((key * 2 * 31 + key * 3 * 17) % 1_000_003) * (key % 1_009)
-        sums = {"rows": len(key), "sum": int((key * 5).sum()), "mix": int(mixed.sum())}
-        answer = {name: answer[name] + sums[name] for name in answer}
-    return Data(folder, answer)
-
-
 def near_empty(count: int) -> list[Batch]:
     """Batches that hardly bring anything: two known keys, and twenty rows of them."""
     keys = np.repeat([0, 1], 10)
@@ -84,26 +65,22 @@ def near_empty(count: int) -> list[Batch]:
     return [{"one": nothing, "many": many}] * count
 
 
-def follow(spark: SparkSession, data: Data, *, buckets: int, partitions: int) -> Seen:
+def follow(spark: SparkSession, work: Work, *, buckets: int, partitions: int) -> QueryProfile:
     """One query over all files."""
     spark.conf.set(_PARTITIONS, partitions)
-    task = Task("streamjoin", str(data.folder))
-    one, many = contender.frames(spark, task)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnboundedState)
-        joined = join(stream(one, name="one", key="k"), stream(many, name="many", key="k"), buckets=buckets)
-        frame = contender.checked(joined.dataframe(), task)
+    query = TwoStreams("streamjoin", str(work.folder), buckets=buckets)
+    frame = observed(query.rows(spark), query)
     stages = Stages(spark)
-    found = ran(frame, data.answer, f"the join with {buckets} buckets")
-    return _seen(found, stages.new(), buckets, partitions)
+    found = run_query(frame, work.answer, f"the join with {buckets} buckets")
+    return _profile(found, stages.new(), buckets, partitions)
 
 
-def _seen(found: Ran, stages: Sequence[Stage], buckets: int, partitions: int) -> Seen:
+def _profile(found: FinishedQuery, stages: Sequence[Stage], buckets: int, partitions: int) -> QueryProfile:
     batches = len(found.batches)
     maps = [one for one in stages if one.shuffle_bytes][-batches:]
     joins = [one for one in stages if not one.shuffle_bytes][-batches:]
     inside = np.sum([found.gauge(name) for name in _INSIDE], axis=0) / 1000
-    return Seen(
+    return QueryProfile(
         buckets,
         partitions,
         found.input_rows,
@@ -119,12 +96,12 @@ def _seen(found: Ran, stages: Sequence[Stage], buckets: int, partitions: int) ->
     )
 
 
-def at_size(seen: Seen, size: int) -> float:
+def at_size(profile: QueryProfile, size: int) -> float:
     """The median time of the batch that reaches a size of the state and of its neighbours."""
-    there = next(i for i, rows in enumerate(seen.state_rows) if rows >= size)
-    return float(median(seen.trigger_ms[there - 1 : there + 2]))
+    there = next(i for i, rows in enumerate(profile.state_rows) if rows >= size)
+    return float(median(profile.trigger_ms[there - 1 : there + 2]))
 
 
-def hottest_task(seen: Seen, counted: int) -> list[float]:
+def hottest_task(profile: QueryProfile, counted: int) -> list[float]:
     """By batch: the longest task of the join stage by the median of them."""
-    return [max(tasks) / max(median(tasks), 1) for tasks in seen.join_task_ms[-counted:]]
+    return [max(tasks) / max(median(tasks), 1) for tasks in profile.join_task_ms[-counted:]]

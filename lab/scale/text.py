@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 STATE = Text(
     "State growing to 50 million tuples, the operator alone",
-    "A join of two streams on a long key, of which nothing is declared, so nothing is ever let go of. A "
+    "A join of two streams on a long key, of which nothing is declared, so nothing is ever evicted. A "
     "batch has 100,000 rows: 50,000 new keys on one side, and on the other a row for each of 50,000 keys "
     "from anywhere in the state. So a batch asks the same of every size. CPU seconds of one thread: the "
     "median over the batches of the last half before each size, and the mean, in which merging takes part.",
@@ -74,6 +74,6 @@ BUCKETS = Text(
     "1 to 32 buckets on Spark",
     "The same join in two tasks on two cores, 220,000 rows a micro-batch; then micro-batches of 20 "
     "rows, which tell what a bucket costs that has nothing to do. Every bucket runs in every micro-"
-    "batch, because time and promises move in all of them.",
+    "batch, because watermarks and punctuations move in all of them.",
     "The slope of time per batch against the number of buckets, from 2 on, is below 1.5 per tenfold.",
 )

@@ -29,6 +29,12 @@ class Picture(Protocol):
     def png(self, path: Path) -> Path: ...
 
 
+class TerminalPicture(Picture, Protocol):
+    """A picture that can be shown in the terminal too."""
+
+    def terminal(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Chart:
     """Lines over a common axis; `lines` maps a label to its (x, y) values; `log`: both axes by tenfolds."""
@@ -119,6 +125,10 @@ class Column:
 
     charts: Sequence[Chart]
     mark: tuple[float, str]
+
+    def terminal(self) -> str:
+        """The first chart as text."""
+        return self.charts[0].terminal()
 
     def png(self, path: Path) -> Path:
         """Draw into a file; returns its path."""

@@ -3,27 +3,28 @@
 import pytest
 
 from streamjoin.demo.generators.rooms import VALUES, RoomStreams
-from streamjoin.demo.rooms import batch_join, check_answer, rooms_join, run_local
+from streamjoin.demo.rooms import RoomsDemo, batch_join, rooms_join
+from streamjoin.demo.runner import check_rows
 from streamjoin.errors import InvariantBroken
 
 STREAMS = RoomStreams(seed=2, rooms=8, hours=2)
 
 
-def test_ends_of_minutes_and_the_window_let_go_of_what_another_join_keeps() -> None:
+def test_ends_of_minutes_and_the_window_evict_what_another_join_keeps() -> None:
     ticks: list[int] = []
-    knowing, ignorant = run_local(STREAMS, 10, ticks.append)
+    demo = RoomsDemo(STREAMS, 10)
+    declared, undeclared = demo.run_local(ticks.append)
     expected = batch_join(STREAMS)
     assert len(expected) > 300
-    for watched in (knowing, ignorant):
-        check_answer(watched, expected)
+    demo.check((declared, undeclared))
     assert ticks == list(range(1, 13))
-    readings = sum(knowing.counted[f"{name}_rows"] for name in VALUES)
-    assert ignorant.state_rows[-1] == readings > 30 * max(knowing.state_rows[3:])
-    assert max(knowing.closed_keys) < 200  # of 960 minutes that were over for one sensor first
+    readings = sum(declared.counted[f"{name}_rows"] for name in VALUES)
+    assert undeclared.state_rows[-1] == readings > 30 * max(declared.state_rows[3:])
+    assert max(declared.closed_keys) < 200  # of 960 minutes that were over for one sensor first
     for why in ("dropped", "purged", "invalidated"):
-        assert sum(knowing.counted[f"{name}_{why}"] for name in VALUES) > 0
+        assert sum(declared.counted[f"{name}_{why}"] for name in VALUES) > 0
     violations = ("late", "after_punctuation", "null_time")
-    assert all(knowing.counted[f"{name}_{why}"] == 0 for name in VALUES for why in violations)
+    assert all(declared.counted[f"{name}_{why}"] == 0 for name in VALUES for why in violations)
 
 
 def test_the_state_is_bounded() -> None:
@@ -31,6 +32,6 @@ def test_the_state_is_bounded() -> None:
 
 
 def test_a_wrong_answer_is_found() -> None:
-    knowing, _ = run_local(STREAMS, 60, lambda _: None)
+    declared, _ = RoomsDemo(STREAMS, 60).run_local(lambda _: None)
     with pytest.raises(InvariantBroken, match="differ from the batch join"):
-        check_answer(knowing, batch_join(STREAMS).slice(1))
+        check_rows("it", declared.rows, batch_join(STREAMS).slice(1), ["room", "minute"])

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from streamjoin.demo.generators.tpch import TpchStreams
-from streamjoin.demo.warehouse import VERSION, Warehouse, Watched, check_answers, run_local
+from streamjoin.demo.generators.warehouse import VERSION, Warehouse
+from streamjoin.demo.warehouse import ObservedEnrichment, check_answers, run_local
 from streamjoin.errors import InvalidJoin, InvariantBroken
 
 STREAMS = TpchStreams(scale=0.05, skew=1.0, seed=2)
@@ -18,14 +19,16 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 
 @pytest.fixture(scope="module")
-def watched(warehouse: Warehouse) -> Watched:
+def watched(warehouse: Warehouse) -> ObservedEnrichment:
     ticks: list[int] = []
     found = run_local(warehouse, 4, ticks.append)
     assert ticks == list(range(2, 34, 2))
     return found
 
 
-def test_hits_grow_and_grow_again_after_the_customers_changed(warehouse: Warehouse, watched: Watched) -> None:
+def test_hits_grow_and_grow_again_after_the_customers_changed(
+    warehouse: Warehouse, watched: ObservedEnrichment
+) -> None:
     check_answers(watched, warehouse.batch_join())
     hits = [seen.hit_percent for seen in watched.batches]
     assert hits[0] == hits[8] == 0
@@ -48,7 +51,7 @@ def test_an_order_gets_the_address_of_its_time(warehouse: Warehouse) -> None:
     assert sum(changed) == len(before) // 10
 
 
-def test_a_wrong_answer_is_found(warehouse: Warehouse, watched: Watched) -> None:
+def test_a_wrong_answer_is_found(warehouse: Warehouse, watched: ObservedEnrichment) -> None:
     expected = warehouse.batch_join()
     with pytest.raises(InvariantBroken, match="differ from the batch join"):
         check_answers(watched, expected.slice(1))

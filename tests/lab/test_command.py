@@ -78,10 +78,10 @@ def test_generated_master_data_has_a_folder_for_each_side(tmp_path: Path) -> Non
 
 def test_the_lab_names_its_experiments_and_refuses_others() -> None:
     listed = CliRunner().invoke(commands, ["list"])
-    assert listed.output.startswith("throughput")
+    assert listed.output.startswith("papers")
     refused = CliRunner().invoke(commands, ["run", "nothing"])
     assert refused.exit_code == 2
-    assert "'nothing' is not one of throughput, binary" in refused.output
+    assert "'nothing' is not one of papers, peers, scale, spark-joins, state" in refused.output
 
 
 def test_every_command_has_help() -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from streamjoin.cli.options import ITEMS, ORDER, OUT, RECORDS, SEED
 
+if TYPE_CHECKING:
+    from streamjoin.demo.runner import Demo
+
 _LOCAL = click.option("--local", is_flag=True, help="In this process, without Spark.")
+
+
+def _show(demo: Demo[Any], out: Path, *, local: bool) -> None:
+    from rich.console import Console
+
+    from streamjoin.demo.runner import show
+
+    show(demo, Console(), out, local=local)
 
 
 @click.group()
@@ -36,16 +47,11 @@ def demo_news(  # noqa: PLR0913  # one parameter per option
     local: bool,
 ) -> None:
     """News items joined with their readers: the state stays flat, because items end."""
-    from rich.console import Console
-
     from streamjoin.demo.generators.news import NewsStreams
-    from streamjoin.demo.news import run_local, show
+    from streamjoin.demo.news import NewsDemo
 
-    run = run_local
-    if not local:
-        from streamjoin.demo.news_spark import run_spark as run
     streams = NewsStreams(seed=seed, items=items, records_per_item=records, order=order)
-    show(streams, run, Console(), out, batch_rows)
+    _show(NewsDemo(streams, batch_rows), out, local=local)
 
 
 @demo.command("auction")
@@ -65,15 +71,11 @@ def demo_news(  # noqa: PLR0913  # one parameter per option
 @OUT
 def demo_auction(items: int, bids: float, seed: int, batch_hours: float, out: Path, *, local: bool) -> None:
     """Items joined with their bids: a window bounds the state, punctuations make it small."""
-    from rich.console import Console
-
-    from streamjoin.demo.auction import run_local, show
+    from streamjoin.demo.auction import AuctionDemo
     from streamjoin.demo.generators.auction import AuctionStreams
 
-    run = run_local
-    if not local:
-        from streamjoin.demo.auction_spark import run_spark as run
-    show(AuctionStreams(seed=seed, items=items, bids_per_item=bids), run, Console(), out, batch_hours)
+    streams = AuctionStreams(seed=seed, items=items, bids_per_item=bids)
+    _show(AuctionDemo(streams, batch_hours), out, local=local)
 
 
 @demo.command("rooms")
@@ -95,15 +97,11 @@ def demo_auction(items: int, bids: float, seed: int, batch_hours: float, out: Pa
 @OUT
 def demo_rooms(rooms: int, hours: float, seed: int, batch_minutes: float, out: Path, *, local: bool) -> None:
     """Temperature, humidity and light of each room and minute, three streams in one join."""
-    from rich.console import Console
-
     from streamjoin.demo.generators.rooms import RoomStreams
-    from streamjoin.demo.rooms import run_local, show
+    from streamjoin.demo.rooms import RoomsDemo
 
-    run = run_local
-    if not local:
-        from streamjoin.demo.rooms_spark import run_spark as run
-    show(RoomStreams(seed=seed, rooms=rooms, hours=hours), run, Console(), out, batch_minutes)
+    streams = RoomStreams(seed=seed, rooms=rooms, hours=hours)
+    _show(RoomsDemo(streams, batch_minutes), out, local=local)
 
 
 @demo.command("warehouse")
@@ -133,15 +131,10 @@ def demo_warehouse(  # noqa: PLR0913  # one parameter per option
 ) -> None:
     """Orders enriched from a customer table that changes, with memory for a tenth of it.
 
-    Needs streamjoin[demo], which makes the tables.
+    Needs streamjoin[demo], which brings the generator of the tables.
     """
-    from rich.console import Console
-
     from streamjoin.demo.generators.tpch import TpchStreams
-    from streamjoin.demo.warehouse import run_local, show
+    from streamjoin.demo.warehouse import WarehouseDemo
 
-    run = run_local
-    if not local:
-        from streamjoin.demo.warehouse_spark import run_spark as run
     streams = TpchStreams(scale=scale, skew=skew, seed=seed)
-    show(streams, run, Console(), out, batch_rows=batch_rows, cycle=cycle_batches)
+    _show(WarehouseDemo(streams, batch_rows, cycle_batches), out, local=local)

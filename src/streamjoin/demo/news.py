@@ -2,47 +2,39 @@
 
 NewsGeneral (one tuple per news item) joins AccessRecord (many per item) on the item's number.
 An item leaves the top ten after a while, and AccessRecord then says so by a punctuation. The
-join that knows this holds ten items; the same join with nothing declared holds everything.
+join that declares this stores ten items; the same join with nothing declared stores everything.
+
+On Spark both queries read the seeded news source in micro-batches until its end, this library's join first,
+then Spark's own over the same streams; state is what each reports of itself.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from streamjoin.api.join import Joined, join, stream
 from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
-from streamjoin.errors import InvariantBroken
+from streamjoin.demo.runner import ObservedJoin, Tick, check_rows, collect, follow, start, text_table
 from streamjoin.plan.bounds import UnboundedState
 from streamjoin.plot import Chart
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-@dataclass
-class Watched:
-    """What was seen of one join while it ran."""
-
-    label: str
-    rows_in: list[int] = field(default_factory=list)
-    state_rows: list[int] = field(default_factory=list)
-    results: list[pa.Table] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.results))
+DECLARED = "keys and punctuations declared"
 
 
 def news_join(news: Any = NEWS_SCHEMA, access: Any = ACCESS_SCHEMA) -> Joined:
-    """The join that knows: one tuple per news item, and when an item's accesses are over."""
+    """The join with all that is known: one tuple per news item, and when an item's accesses are over."""
     return join(
         stream(news, name="news", key="sno", unique=True, columns=["keyword"]),
         stream(access, name="access", key="sno", punctuation=marked("is_end")),
@@ -50,7 +42,7 @@ def news_join(news: Any = NEWS_SCHEMA, access: Any = ACCESS_SCHEMA) -> Joined:
     )
 
 
-def ignorant_join() -> Joined:
+def undeclared_join() -> Joined:
     """The same join with nothing declared; punctuation rows are left out of its input."""
     plain = pa.schema([ACCESS_SCHEMA.field("sno"), ACCESS_SCHEMA.field("ipaddr")])
     return join(
@@ -60,40 +52,108 @@ def ignorant_join() -> Joined:
     )
 
 
-def run_local(streams: NewsStreams, batch_rows: int, tick: Callable[[int], None]) -> tuple[Watched, Watched]:
-    """Both joins side by side in this process."""
-    knowing = Watched("keys and punctuations declared")
-    ignorant = Watched("the same join with nothing declared")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnboundedState)  # that its state grows is what is shown
-        runs = ((knowing, news_join().local()), (ignorant, ignorant_join().local()))
-    seen = 0
-    for piece in _pieces(streams, batch_rows):
-        seen += sum(map(len, piece.values()))
-        for watched, run in runs:
-            tables = piece if watched is knowing else _without_marks(piece)
-            watched.results.append(run.step(tables))
-            watched.rows_in.append(seen)
-            watched.state_rows.append(sum(run.state().rows.values()))
-        tick(seen)
-    return knowing, ignorant
+@dataclass
+class NewsDemo:
+    """The demo over one set of streams, in batches of about `batch_rows` rows."""
+
+    streams: NewsStreams
+    batch_rows: int
+    name: str = "news"
+    unit: str = "joining"
+    folder: Path = field(default=Path(), init=False)
+
+    def introduction(self) -> Iterator[str]:
+        yield "[bold]Which keywords do readers follow?[/] news ⋈ access on the news item's number"
+
+    def prepare(self, folder: Path) -> None:
+        self.folder = folder
+
+    def explain(self) -> str:
+        return news_join().explain()
+
+    def steps(self) -> int:
+        return sum(map(len, self.streams.news())) + sum(map(len, self.streams.access()))
+
+    def run_local(self, tick: Tick) -> tuple[ObservedJoin, ObservedJoin]:
+        """Both joins side by side in this process."""
+        declared = ObservedJoin(DECLARED)
+        undeclared = ObservedJoin("the same join with nothing declared")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnboundedState)  # that its state grows is what is shown
+            runs = ((declared, news_join().local()), (undeclared, undeclared_join().local()))
+        seen = 0
+        for batch in self._batches():
+            seen += sum(map(len, batch.values()))
+            for observed, run in runs:
+                tables = batch if observed is declared else _without_marks(batch)
+                observed.results.append(run.step(tables))
+                observed.rows_in.append(seen)
+                observed.state_rows.append(sum(run.state().rows.values()))
+            tick(seen)
+        return declared, undeclared
+
+    def _batches(self) -> Iterator[dict[str, pa.Table]]:
+        batch: dict[str, pa.Table] = {}
+        for name, rows in self.streams.arrivals(self.batch_rows):
+            if name in batch or (name == "news" and batch):
+                yield batch
+                batch = {}
+            batch[name] = rows
+        if batch:
+            yield batch
+
+    def run_spark(self, spark: SparkSession, tick: Tick) -> tuple[ObservedJoin, ObservedJoin]:
+        """Both joins, one after the other, on one session."""
+        from streamjoin.demo.spark_sources.registry import register
+
+        register(spark)
+        declared, own = ObservedJoin(DECLARED), ObservedJoin("Spark's own join")
+        news, access = self._source(spark, "news"), self._source(spark, "access")
+        query = news_join(news, access).write(
+            rows=collect(declared), checkpoint=str(self.folder / "ours"), trigger={"availableNow": True}
+        )
+        follow(query, declared, lambda _: tick(declared.rows_in[-1] // 2))
+        rows = access.where("not is_end").select("sno", "ipaddr")
+        joined = news.select("sno", "keyword").join(rows, "sno")
+        half = declared.rows_in[-1] // 2
+        query = start(joined, collect(own), self.folder / "own")
+        follow(query, own, lambda _: tick(half + own.rows_in[-1] // 2))
+        return declared, own
+
+    def _source(self, spark: SparkSession, name: str) -> DataFrame:
+        reader = spark.readStream.format("streamjoin_news").option("stream", name)
+        for option in fields(self.streams):
+            if getattr(self.streams, option.name) is not None:
+                reader = reader.option(option.name, getattr(self.streams, option.name))
+        items_per_batch = max(1, round(self.batch_rows / (self.streams.records_per_item + 2)))
+        return reader.option("items_per_batch", items_per_batch).load()
+
+    def check(self, observed: tuple[ObservedJoin, ObservedJoin]) -> None:
+        expected = batch_join(self.streams)
+        for one in observed:
+            check_rows(f"the join with {one.label}", one.rows, expected, ("sno", "keyword", "ipaddr"))
+
+    def report(self, observed: tuple[ObservedJoin, ObservedJoin]) -> Iterator[str | Table]:
+        declared, other = observed
+        first = declared.rows.slice(0, 5)
+        rows = (map(str, row.values()) for row in first.to_pylist())
+        yield text_table("Some results", dict.fromkeys(first.column_names, "left"), rows)
+        yield (
+            f"{len(declared.rows):,} results from {self.steps():,} rows, the same as the batch join over all "
+            f"rows gives.\nTuples in state at the end: {declared.state_rows[-1]:,} where keys and "
+            f"punctuations are declared (at most {max(declared.state_rows):,}), "
+            f"{other.state_rows[-1]:,} by {other.label}."
+        )
+
+    def picture(self, observed: tuple[ObservedJoin, ObservedJoin]) -> Chart:
+        lines = {one.label: (one.rows_in, one.state_rows) for one in observed}
+        return Chart("Tuples in the state of the news join", "rows read", "tuples in state", lines)
 
 
-def _pieces(streams: NewsStreams, batch_rows: int) -> Iterator[dict[str, pa.Table]]:
-    piece: dict[str, pa.Table] = {}
-    for name, table in streams.arrivals(batch_rows):
-        if name in piece or (name == "news" and piece):
-            yield piece
-            piece = {}
-        piece[name] = table
-    if piece:
-        yield piece
-
-
-def _without_marks(piece: dict[str, pa.Table]) -> dict[str, pa.Table]:
+def _without_marks(batch: dict[str, pa.Table]) -> dict[str, pa.Table]:
     return {
-        name: table.filter(pc.invert(table["is_end"])) if name == "access" else table
-        for name, table in piece.items()
+        name: rows.filter(pc.invert(rows["is_end"])) if name == "access" else rows
+        for name, rows in batch.items()
     }
 
 
@@ -103,59 +163,3 @@ def batch_join(streams: NewsStreams) -> pa.Table:
     access = pa.concat_tables(streams.access())
     access = access.filter(pc.invert(access["is_end"])).select(["sno", "ipaddr"])
     return news.join(access, "sno", join_type="inner")
-
-
-def show(
-    streams: NewsStreams,
-    run: Callable[..., tuple[Watched, Watched]],
-    console: Console,
-    out: Path,
-    batch_rows: int,
-) -> None:
-    """Run the demo and tell about it."""
-    console.print("[bold]Which keywords do readers follow?[/] news ⋈ access on the news item's number\n")
-    console.print(news_join().explain(), highlight=False, soft_wrap=True)
-    console.print()
-    expected = batch_join(streams)
-    total = sum(map(len, streams.news())) + sum(map(len, streams.access()))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("joining", total=total)
-        knowing, ignorant = run(streams, batch_rows, lambda seen: progress.update(task, completed=seen))
-    for watched in (knowing, ignorant):
-        _check(watched, expected)
-    console.print(_sample(pa.concat_tables(knowing.results).slice(0, 5)))
-    console.print(
-        f"{knowing.count:,} results from {total:,} rows, the same as the batch join over all rows gives.\n"
-        f"Tuples held at the end: {knowing.state_rows[-1]:,} where keys and punctuations are declared "
-        f"(at most {max(knowing.state_rows):,}), {ignorant.state_rows[-1]:,} by {ignorant.label}.\n",
-        highlight=False,
-        soft_wrap=True,
-    )
-    chart = Chart(
-        "Tuples held by the news join",
-        "rows read",
-        "tuples held",
-        {watched.label: (watched.rows_in, watched.state_rows) for watched in (knowing, ignorant)},
-    )
-    console.print(chart.terminal(), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nPicture: {chart.png(out / 'demo-news.png')}", highlight=False)
-
-
-def _check(watched: Watched, expected: pa.Table) -> None:
-    order = [("sno", "ascending"), ("keyword", "ascending"), ("ipaddr", "ascending")]
-    found = pa.concat_tables(watched.results).select(expected.column_names).sort_by(order)
-    if not found.equals(expected.sort_by(order).cast(found.schema)):
-        raise InvariantBroken(
-            f"the join with {watched.label} gave {len(found):,} rows that differ from the batch join's "
-            f"{len(expected):,}; please report this with the command you ran"
-        )
-
-
-def _sample(rows: pa.Table) -> Table:
-    table = Table(title="Some results", title_justify="left")
-    for name in rows.column_names:
-        table.add_column(name)
-    for row in rows.to_pylist():
-        table.add_row(*(str(value) for value in row.values()))
-    return table

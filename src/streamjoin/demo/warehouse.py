@@ -9,166 +9,78 @@ Worked number: 150,000 customers are 27 MB, and 5 batches may pass until an orde
 reads 1/5 of the table, 6 MB, however many orders it has. Spark's own stream-static join reads all 27 MB.
 
 Customers are written as plain Parquet, neither compressed nor encoded, so that bytes mean the same for both.
+
+On Spark a micro-batch is one file of orders. The new customers come in while our query runs: the sink of the
+last batch before the change brings them in and calls `refresh`, so the next batch uses them. Spark's own
+stream-static join keeps the table it began with; so it is stopped after that batch and started with the new
+one. What it reads is `inputBytes` of the stages of each batch. Spark does not count what Parquet's vectored
+reading gets in threads of its own, so that is turned off for the customers, and only for them: of the orders
+only footers count.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from streamjoin.api.enrich import Enriched, enrich, table
 from streamjoin.api.join import stream
 from streamjoin.demo.generators.tpch import CUSTOMER_KEY, ORDER_KEY, TpchStreams
-from streamjoin.errors import InvalidJoin, InvariantBroken
+from streamjoin.demo.generators.warehouse import (
+    BATCHES,
+    MEMORY_SHARE,
+    MOVED,
+    ORDERED,
+    VERSION,
+    Warehouse,
+    has_moved,
+    joined_at_once,
+    numbered,
+)
+from streamjoin.demo.runner import Tick, check_rows, read_files, start, text_table
 from streamjoin.plot import Areas, Chart, Column
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
 NAME = "warehouse"
-BATCHES = 20
-VERSION = "customers_version"
-_ORDERED = ("o_orderkey", "o_orderdate", "o_totalprice")
-_MEMORY_SHARE = 10  # the join gets the customers' bytes by this
-_MOVED = 10  # one customer in so many gets another address
+
+
+def warehouse_join(warehouse: Warehouse, orders: Any = None, *, cycle_batches: int) -> Enriched:
+    """Orders with their customers; `orders` is a DataFrame, or nothing for a run in this process."""
+    return enrich(
+        stream(
+            warehouse.orders[0].schema if orders is None else orders,
+            name="orders",
+            key=ORDER_KEY,
+            columns=ORDERED,
+        ),
+        table(
+            str(warehouse.table),
+            name="customers",
+            key=CUSTOMER_KEY,
+            memory=warehouse.memory_bytes,
+            cycle_batches=cycle_batches,
+            columns=[*(n for n in warehouse.customers[0].column_names if n != CUSTOMER_KEY), "_version"],
+        ),
+        name=NAME,
+    )
+
+
+# What is observed
 
 
 @dataclass(frozen=True)
-class Warehouse:
-    """Orders by batch, and the customers before and after some moved; files of both in a folder.
-
-    `orders/1` has the orders that came before the change and `orders/2` the others, a file for each batch;
-    `versions/1` and `versions/2` have the customers. `customers` has those of the present.
-    """
-
-    folder: Path
-    orders: tuple[pa.Table, ...]
-    customers: tuple[pa.Table, pa.Table]
-
-    @classmethod
-    def stocked(
-        cls, streams: TpchStreams, folder: Path, batch_rows: int, batches: int = BATCHES
-    ) -> Warehouse:
-        """Generate the tables and write the files."""
-        orders = tuple(islice(streams.orders(batch_rows), batches))
-        if sum(map(len, orders)) < batches * batch_rows:
-            raise InvalidJoin(
-                f"scale factor {streams.scale:g} has too few orders for {batches} batches of {batch_rows:,}; "
-                f"give --batch-rows {sum(map(len, orders)) // batches} or less"
-            )
-        before = pa.concat_tables(streams.customers()).combine_chunks()
-        made = cls(folder, orders, (before, _some_moved(before)))
-        for number, batch in enumerate(orders):
-            path = made.orders_of(made.version_at(number)) / f"{number:04}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(batch, path)
-            os.utime(path, (1_000_000_000 + number,) * 2)  # Spark takes the oldest file first
-        for version, customers in enumerate(made.customers, start=1):
-            _write_plain(customers, made.customers_of(version))
-        made.bring_in(1)
-        return made
-
-    @property
-    def switch(self) -> int:
-        """The first batch that comes after the change."""
-        return len(self.orders) // 2
-
-    @property
-    def table(self) -> Path:
-        """The customers as they are at present."""
-        return self.folder / "customers"
-
-    @property
-    def memory_bytes(self) -> int:
-        return int(self.customers[0].nbytes) // _MEMORY_SHARE
-
-    def version_at(self, batch: int) -> int:
-        return 1 if batch < self.switch else 2
-
-    def orders_of(self, version: int) -> Path:
-        return self.folder / "orders" / str(version)
-
-    def customers_of(self, version: int) -> Path:
-        return self.folder / "versions" / str(version)
-
-    def bring_in(self, version: int) -> None:
-        """These are the customers from now on."""
-        _write_plain(self.customers[version - 1], self.table)
-
-    def join(self, orders: Any = None, *, cycle_batches: int) -> Enriched:
-        """Orders with their customers; `orders` is a DataFrame, or nothing for a run in this process."""
-        return enrich(
-            stream(
-                self.orders[0].schema if orders is None else orders,
-                name="orders",
-                key=ORDER_KEY,
-                columns=_ORDERED,
-            ),
-            table(
-                str(self.table),
-                name="customers",
-                key=CUSTOMER_KEY,
-                memory=self.memory_bytes,
-                cycle_batches=cycle_batches,
-                columns=[*(n for n in self.customers[0].column_names if n != CUSTOMER_KEY), "_version"],
-            ),
-            name=NAME,
-        )
-
-    def batch_join(self) -> pa.Table:
-        """The answer: each version's orders joined with its customers at once, and the version's number."""
-        return pa.concat_tables(
-            numbered(joined_at_once(pa.concat_tables(orders), customers), version)
-            for version, orders, customers in zip(
-                (1, 2), (self.orders[: self.switch], self.orders[self.switch :]), self.customers, strict=True
-            )
-        )
-
-
-def joined_at_once(orders: pa.Table, customers: pa.Table) -> pa.Table:
-    """A batch join by Arrow."""
-    return orders.select([ORDER_KEY, *_ORDERED]).join(customers, ORDER_KEY, CUSTOMER_KEY, join_type="inner")
-
-
-def numbered(rows: pa.Table, version: int) -> pa.Table:
-    """The rows, and by which version they were joined."""
-    return rows.append_column(VERSION, pa.repeat(version, len(rows)))
-
-
-def _some_moved(customers: pa.Table) -> pa.Table:
-    """Some live elsewhere: their address is read from its end."""
-    moved = _has_moved(customers[CUSTOMER_KEY])
-    address = pc.if_else(moved, pc.utf8_reverse(customers["c_address"]), customers["c_address"])
-    place = customers.schema.get_field_index("c_address")
-    return customers.set_column(place, "c_address", address).combine_chunks()
-
-
-def _has_moved(customer: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.equal(pc.subtract(customer, pc.multiply(pc.divide(customer, _MOVED), _MOVED)), 1)
-
-
-def _write_plain(table: pa.Table, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    new = folder / ".new"  # a reader never sees half of it
-    pq.write_table(table, new, compression="none", use_dictionary=False)
-    new.replace(folder / "0000.parquet")
-
-
-# What is seen
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One batch: its orders, those answered from the cache at once, what was read, and what is held."""
+class EnrichedBatch:
+    """One batch: its orders, those answered from the cache at once, what was read, and the state."""
 
     orders: int
     hits: int
@@ -184,18 +96,18 @@ class Seen:
 
 
 @dataclass
-class Watched:
+class ObservedEnrichment:
     """What was seen of this library's join, and of the other one."""
 
     results: list[pa.Table] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[EnrichedBatch] = field(default_factory=list)
     other: str = "a join with the whole table"
     other_results: list[pa.Table] = field(default_factory=list)
     other_bytes: list[int] = field(default_factory=list)
     how_counted: str = "the table's bytes"
 
     @property
-    def batches(self) -> list[Seen]:
+    def batches(self) -> list[EnrichedBatch]:
         """Those that brought orders."""
         return [one for one in self.seen if one.orders]
 
@@ -205,21 +117,18 @@ class Watched:
         return len(self.seen) - len(self.batches)
 
 
-Run = Callable[[Warehouse, int, Callable[[int], None]], Watched]
-
-
-def run_local(warehouse: Warehouse, cycle_batches: int, tick: Callable[[int], None]) -> Watched:
+def run_local(warehouse: Warehouse, cycle_batches: int, tick: Tick) -> ObservedEnrichment:
     """Both in this process; the other one joins each batch with the whole table, in memory."""
-    watched = Watched()
-    run = warehouse.join(cycle_batches=cycle_batches).local()
+    observed = ObservedEnrichment()
+    run = warehouse_join(warehouse, cycle_batches=cycle_batches).local()
     before = run.counters()
 
     def note(found: pa.Table, orders: int) -> None:
         nonlocal before
         counted, held = run.counters(), run.state()["customers"]
-        watched.results.append(found)
-        watched.seen.append(
-            Seen(
+        observed.results.append(found)
+        observed.seen.append(
+            EnrichedBatch(
                 orders,
                 counted["hits"] - before["hits"],
                 counted["bytes_read"] - before["bytes_read"],
@@ -235,93 +144,194 @@ def run_local(warehouse: Warehouse, cycle_batches: int, tick: Callable[[int], No
         version = warehouse.version_at(number)
         if number == warehouse.switch:
             warehouse.bring_in(version)
-            watched.results.append(run.refresh())  # reads on as a batch does
+            observed.results.append(run.refresh())  # reads on as a batch does
         note(run.push("orders", orders), len(orders))
         customers = warehouse.customers[version - 1]
-        watched.other_results.append(numbered(joined_at_once(orders, customers), version))
-        watched.other_bytes.append(customers.nbytes)
+        observed.other_results.append(numbered(joined_at_once(orders, customers), version))
+        observed.other_bytes.append(customers.nbytes)
         tick(2 * number + 2)
     while run.waiting:
         note(run.tick(), 0)
-    return watched
+    return observed
 
 
-def check_answers(watched: Watched, expected: pa.Table) -> None:
+def run_ours(
+    spark: SparkSession, warehouse: Warehouse, cycle_batches: int, observed: ObservedEnrichment, tick: Tick
+) -> None:
+    """One query over all orders, until none waits."""
+    joined = warehouse_join(warehouse, _orders(spark, warehouse, "*"), cycle_batches=cycle_batches)
+    checkpoint = warehouse.folder / "ours"
+    queries: list[StreamingQuery] = []
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        observed.results.append(frame.toArrow())
+        tick(min(batch + 1, len(warehouse.orders)))
+        if batch + 1 == warehouse.switch:
+            warehouse.bring_in(2)
+            joined.refresh(checkpoint=str(checkpoint))
+
+    def begin(frame: DataFrame) -> StreamingQuery:
+        queries.append(start(frame, sink, checkpoint))
+        return queries[-1]
+
+    joined.run_until_done(begin, checkpoint=str(checkpoint))
+    seen = [_enriched_batch(progress) for query in queries for progress in query.recentProgress]
+    observed.seen = [one for one in seen if one is not None]
+
+
+def run_sparks_own(
+    spark: SparkSession, warehouse: Warehouse, observed: ObservedEnrichment, tick: Tick
+) -> None:
+    """Spark's join, a query for each version of the customers."""
+    from pyspark.sql import functions as F
+
+    def sink(frame: DataFrame, _: int) -> None:
+        observed.other_results.append(frame.toArrow())
+        tick(len(observed.other_results))
+
+    for version in (1, 2):
+        counted = spark.read.option("parquet.hadoop.vectored.io.enabled", "false")
+        customers = counted.parquet(str(warehouse.customers_of(version)))
+        orders = _orders(spark, warehouse, str(version))
+        joined = orders.join(customers, orders[ORDER_KEY] == customers[CUSTOMER_KEY]).drop(CUSTOMER_KEY)
+        versioned = joined.withColumn(VERSION, F.lit(version).cast("long"))
+        query = start(versioned, sink, warehouse.folder / f"own-{version}")
+        query.awaitTermination()
+        observed.other_bytes += _input_bytes(spark, query)
+
+
+def _orders(spark: SparkSession, warehouse: Warehouse, versions: str) -> DataFrame:
+    return read_files(spark, warehouse.orders[0].schema, warehouse.folder / "orders" / versions)
+
+
+def _enriched_batch(progress: Any) -> EnrichedBatch | None:
+    """What our join reports of a batch."""
+    metrics = progress.observedMetrics.get(f"streamjoin_{NAME}")
+    if metrics is None:
+        return None
+    found = metrics.asDict()
+    return EnrichedBatch(
+        int(found["orders_rows"]),
+        int(found["hits"]),
+        int(found["bytes_read"]),
+        int(found["waiting"]),
+        int(found["segment_bytes"]),
+        int(found["cache_bytes"]),
+        int(found["waiting_bytes"]) + int(found["switching_bytes"]),
+    )
+
+
+def _input_bytes(spark: SparkSession, query: StreamingQuery) -> list[int]:
+    """Bytes that the stages of each batch of a query read from files, by Spark's own status store."""
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001  # has no other way in from Python
+    context.listenerBus().waitUntilEmpty()
+    store = context.statusStore()
+    jobs = store.jobsList(None)
+    found: dict[int, int] = {}
+    for job in (jobs.apply(i) for i in range(jobs.size())):
+        says = job.description().get() if job.description().isDefined() else ""
+        batch = re.search(rf"runId = {query.runId}.*batch = (\d+)", says, re.DOTALL)
+        if batch is None:
+            continue
+        stages = job.stageIds()
+        read = sum(store.lastStageAttempt(stages.apply(i)).inputBytes() for i in range(stages.size()))
+        found[int(batch[1])] = found.get(int(batch[1]), 0) + int(read)
+    return [found[batch] for batch in sorted(found)]
+
+
+def check_answers(observed: ObservedEnrichment, expected: pa.Table) -> None:
     """Both gave exactly the rows of the batch join, each order with the customers of its time."""
-    ours = pa.concat_tables(watched.results)
+    ours = pa.concat_tables(observed.results)
     place = ours.schema.get_field_index(VERSION)
     ordinal = pc.cast(pc.utf8_slice_codeunits(ours[VERSION], 0, 4), pa.int64())
     ours = ours.set_column(place, VERSION, ordinal)
-    for who, found in ((NAME, ours), (watched.other, pa.concat_tables(watched.other_results))):
-        rows = found.select(expected.column_names).cast(expected.schema)
-        if not rows.sort_by("o_orderkey").equals(expected.sort_by("o_orderkey")):
-            raise InvariantBroken(
-                f"{who} gave {len(rows):,} rows that differ from the batch join's {len(expected):,}; "
-                "please report this with the command you ran"
-            )
+    for who, found in ((NAME, ours), (observed.other, pa.concat_tables(observed.other_results))):
+        check_rows(who, found, expected, ["o_orderkey"])
 
 
-# What is told
+@dataclass
+class WarehouseDemo:
+    """The demo: batches of `batch_rows` orders, each order answered within `cycle_batches`."""
+
+    streams: TpchStreams
+    batch_rows: int
+    cycle_batches: int
+    name: str = NAME
+    unit: str = "batches"
+    warehouse: Warehouse = field(init=False)
+
+    def introduction(self) -> Iterator[str]:
+        yield "[bold]Who ordered, and where do they live?[/] orders ⋈ customers"
+        yield (
+            f"Orders come in {BATCHES} batches of {self.batch_rows:,}. {self.streams.customer_rows:,} "
+            f"customers are a table, and the join may take 1/{MEMORY_SHARE} of its bytes as memory. The "
+            f"tables are TPC-H's; an order's customer is drawn by Zipf's law (exponent "
+            f"{self.streams.skew:g}): some order far more often. "
+            f"After batch {BATCHES // 2} one customer in {MOVED} moves: that is a "
+            "new version of the table."
+        )
+
+    def prepare(self, folder: Path) -> None:
+        self.warehouse = Warehouse.stocked(self.streams, folder, self.batch_rows)
+
+    def explain(self) -> str:
+        return warehouse_join(self.warehouse, cycle_batches=self.cycle_batches).explain()
+
+    def steps(self) -> int:
+        return 2 * BATCHES
+
+    def run_local(self, tick: Tick) -> ObservedEnrichment:
+        return run_local(self.warehouse, self.cycle_batches, tick)
+
+    def run_spark(self, spark: SparkSession, tick: Tick) -> ObservedEnrichment:
+        """Both queries, one after the other, on one session."""
+        how = "inputBytes of its stages, the table is plain Parquet; it was started anew for the new version"
+        observed = ObservedEnrichment(other="Spark's own join", how_counted=how)
+        run_ours(spark, self.warehouse, self.cycle_batches, observed, tick)
+        run_sparks_own(spark, self.warehouse, observed, lambda done: tick(BATCHES + done))
+        return observed
+
+    def check(self, observed: ObservedEnrichment) -> None:
+        check_answers(observed, self.warehouse.batch_join())
+
+    def report(self, observed: ObservedEnrichment) -> Iterator[str | Table]:
+        results = pa.concat_tables(observed.results)
+        yield _moved_customer(results)
+        yield _batches(observed, self.warehouse)
+        ours, others = sum(one.bytes_read for one in observed.seen), sum(observed.other_bytes)
+        yield (
+            f"{len(results):,} orders with their customers: this join and {observed.other} both give exactly "
+            "the rows of the batch join, each order with the customers of its time.\n"
+            f"{observed.batches[-1].waiting:,} orders waited after the last batch; {observed.further} "
+            "further batches without orders answered them.\n"
+            f"Read in all batches: {ours / 1e6:,.0f} MB, by {observed.other} {others / 1e6:,.0f} MB "
+            f"({observed.how_counted}). Each version was read once before, when it was staged. After the "
+            "change both are read until no order waits for the old one."
+        )
+
+    def picture(self, observed: ObservedEnrichment) -> Column:
+        return _pictures(observed, self.warehouse)
 
 
-def show(streams: TpchStreams, run: Run, console: Console, out: Path, *, batch_rows: int, cycle: int) -> None:
-    """Run the demo and tell about it."""
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
-
-    say("[bold]Who ordered, and where do they live?[/] orders ⋈ customers\n")
-    say(
-        f"Orders come in {BATCHES} batches of {batch_rows:,}. {streams.customer_rows:,} customers are a "
-        f"table, and the join may take 1/{_MEMORY_SHARE} of its bytes as memory. The tables are TPC-H's; an "
-        f"order's customer is drawn by Zipf's law (exponent {streams.skew:g}): some order far more often. "
-        f"After batch {BATCHES // 2} one customer in {_MOVED} moves: that is a new version of the table.\n"
-    )
-    with TemporaryDirectory(prefix="streamjoin-warehouse-") as folder:
-        with console.status("generating orders and customers"):
-            warehouse = Warehouse.stocked(streams, Path(folder), batch_rows)
-        say(f"{warehouse.join(cycle_batches=cycle).explain()}\n")
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task("batches", total=2 * BATCHES)
-            watched = run(warehouse, cycle, lambda done: progress.update(task, completed=done))
-            progress.update(task, completed=2 * BATCHES)
-    expected = warehouse.batch_join()
-    check_answers(watched, expected)
-    console.print(_moved_customer(pa.concat_tables(watched.results)))
-    console.print(_batches(watched, warehouse))
-    ours, others = sum(one.bytes_read for one in watched.seen), sum(watched.other_bytes)
-    say(
-        f"{len(expected):,} orders with their customers: this join and {watched.other} both give exactly the "
-        "rows of the batch join, each order with the customers of its time.\n"
-        f"{watched.batches[-1].waiting:,} orders waited after the last batch; {watched.further} further "
-        "batches without orders answered them.\n"
-        f"Read in all batches: {ours / 1e6:,.0f} MB, by {watched.other} {others / 1e6:,.0f} MB "
-        f"({watched.how_counted}). Each version was read once before, when it was staged. After the change "
-        "both are read until no order waits for the old one.\n"
-    )
-    pictures = _pictures(watched, warehouse)
-    console.print(pictures.charts[0].terminal(), highlight=False, markup=False, soft_wrap=True)
-    say(f"\nPicture: {pictures.png(out / 'demo-warehouse.png')}")
+# What is reported
 
 
 def _moved_customer(results: pa.Table) -> Table:
     """Two orders before and two after the change, of the customer who moved and ordered most often."""
-    moved = results.filter(_has_moved(results[ORDER_KEY]))
+    moved = results.filter(has_moved(results[ORDER_KEY]))
     customer = pc.mode(moved[ORDER_KEY])[0]["mode"]
     rows = moved.filter(pc.equal(moved[ORDER_KEY], customer)).sort_by("o_orderkey")
     shown = ("o_orderkey", "c_address", VERSION)
-    table = Table(title=f"Some results: orders of customer {customer}, who moved", title_justify="left")
-    for name in shown:
-        table.add_column(name)
-    for row in [*rows.slice(0, 2).to_pylist(), *rows.slice(max(len(rows) - 2, 2)).to_pylist()]:
-        table.add_row(*(str(row[name]) for name in shown))
-    return table
+    some = [*rows.slice(0, 2).to_pylist(), *rows.slice(max(len(rows) - 2, 2)).to_pylist()]
+    title = f"Some results: orders of customer {customer}, who moved"
+    return text_table(
+        title, dict.fromkeys(shown, "left"), ([str(row[name]) for name in shown] for row in some)
+    )
 
 
-def _batches(watched: Watched, warehouse: Warehouse) -> Table:
-    table = Table(
-        title=f"Batch by batch, beside {watched.other}",
+def _batches(observed: ObservedEnrichment, warehouse: Warehouse) -> Table:
+    made = Table(
+        title=f"Batch by batch, beside {observed.other}",
         title_justify="left",
         caption="table: the version of the customers; hits: orders answered from the cache at once",
         caption_justify="left",
@@ -337,10 +347,10 @@ def _batches(watched: Watched, warehouse: Warehouse) -> Table:
         "read\nMB",
     )
     for name in (*names, "other\nMB"):
-        table.add_column(name, justify="right")
-    for number, (seen, other) in enumerate(zip(watched.batches, watched.other_bytes, strict=True)):
+        made.add_column(name, justify="right")
+    for number, (seen, other) in enumerate(zip(observed.batches, observed.other_bytes, strict=True)):
         held = (seen.segment_bytes, seen.waiting_bytes, seen.cache_bytes)
-        table.add_row(
+        made.add_row(
             str(number + 1),
             str(warehouse.version_at(number)),
             f"{seen.hit_percent:.0f} %",
@@ -350,11 +360,11 @@ def _batches(watched: Watched, warehouse: Warehouse) -> Table:
             f"{other / 1e6:.1f}",
             end_section=number + 1 == warehouse.switch,
         )
-    return table
+    return made
 
 
-def _pictures(watched: Watched, warehouse: Warehouse) -> Column:
-    numbers, seen = list(range(1, len(watched.batches) + 1)), watched.batches
+def _pictures(observed: ObservedEnrichment, warehouse: Warehouse) -> Column:
+    numbers, seen = list(range(1, len(observed.batches) + 1)), observed.batches
     held = {
         "the segment being read": [one.segment_bytes / 1e3 for one in seen],
         "orders that wait": [one.waiting_bytes / 1e3 for one in seen],
@@ -362,14 +372,14 @@ def _pictures(watched: Watched, warehouse: Warehouse) -> Column:
     }
     read = {
         "this join": [one.bytes_read / 1e6 for one in seen],
-        watched.other: [other / 1e6 for other in watched.other_bytes],
+        observed.other: [other / 1e6 for other in observed.other_bytes],
     }
     hits = {"hits": [one.hit_percent for one in seen]}
     return Column(
         (
             Chart("Orders answered from the cache, at once", "batch", "% of a batch", _over(numbers, hits)),
             Areas(
-                f"Memory of the join, at most 1/{_MEMORY_SHARE} of the customers",
+                f"Memory of the join, at most 1/{MEMORY_SHARE} of the customers",
                 "batch",
                 "kB",
                 _over(numbers, held),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from lab.postgres import Server
+from lab.peers.postgres import Server
 from streamjoin.columnar.batch import Layout
 from streamjoin.declare.table import Table
 from streamjoin.enrich.segments import StagedForm, VersionStore

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import streamjoin as sj
-from lab.binary import one_to_many
 from lab.generators.patterns import PATTERN_SCHEMA, clustered, punctuated
+from lab.state_model.two_streams import one_to_many
 from streamjoin.declare.arrival import ordered
 from streamjoin.demo.auction import auction_join
 from streamjoin.demo.generators.auction import AuctionStreams

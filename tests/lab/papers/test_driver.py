@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from lab.kept import kept
 from lab.papers import driver, driver_runs
-from lab.papers.driver_asked import FIGURE_6, FIGURE_7, FIGURE_8, TABLE_4, TABLE_5
-from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, Case, Found, Summary
-from lab.parts import Context
+from lab.papers.cached_answers import cached_answers
+from lab.papers.driver_claims import FIGURE_6, FIGURE_7, FIGURE_8, TABLE_4, TABLE_5
+from lab.papers.driver_runs import BUFFERS, GRID, POLICIES, TUPLES, CaseResult, DriverCase, PolicySummary
+from lab.report.figures import Context
 from streamjoin.errors import InvariantBroken
+from tests.lab.papers.stored_claims import stored_ids
 
 ASKED = (*FIGURE_6, *FIGURE_7, *FIGURE_8, *TABLE_4, *TABLE_5)
 
@@ -18,23 +19,23 @@ def found(**times):
     def summary(policy):
         each = dict.fromkeys(("all", "first half", "second half"), times.get(policy, 1.0))
         shares = [min(float(x), 1.0) for x in GRID]
-        return Summary(each, each, each, each, dict.fromkeys(each, shares))
+        return PolicySummary(each, each, each, each, dict.fromkeys(each, shares))
 
-    return Found({policy: summary(policy) for policy in POLICIES}, 0.1)
+    return CaseResult({policy: summary(policy) for policy in POLICIES}, 0.1)
 
 
 @pytest.fixture
 def quick(tmp_path, monkeypatch):
     """Cases that take no time: what a case finds is made up."""
     monkeypatch.setattr(driver, "case", lambda what: found(initial_output=0.4))
-    monkeypatch.setattr(driver, "kept", lambda *rest: kept(*rest, workers=1))
+    monkeypatch.setattr(driver, "cached_answers", lambda *rest: cached_answers(*rest, workers=1))
     return Context(True, lambda _: None, tmp_path)
 
 
 def test_ids_of_claims_are_unique_and_name_their_figure(quick):
     figures = [figure for part in driver.parts() for figure in part.run(replace(quick, quick=False))]
     ids = [claim.id for figure in figures for claim in figure.claims]
-    assert len(ids) == len(set(ids)) >= 32
+    assert sorted(ids) == stored_ids("driver")
     assert all(claim.id.startswith(figure.id) for figure in figures[:-2] for claim in figure.claims)
     assert [figure.id for figure in figures[-2:]] == ["driver-table-4", "driver-table-5"]
     assert all(claim.holds is not None for figure in figures for claim in figure.claims)
@@ -68,15 +69,17 @@ def test_a_mean_is_over_sets_periods_and_policies_of_one_repeat():
 def test_a_wrong_answer_is_not_reported(quick, monkeypatch):
     monkeypatch.setattr(driver, "case", driver_runs.case)
     monkeypatch.setattr(driver_runs, "batch_join", lambda tables: (1, 2))
-    small = Case(replace(BUFFERS, scale=0.001), "V", "1M", 1)
+    small = DriverCase(replace(BUFFERS, scale=0.001), "V", "1M", 1)
     with pytest.raises(InvariantBroken, match="nothing is reported"):
-        kept(quick.folder, [small], driver_runs.case, quick.step, workers=1)
+        cached_answers(quick.folder, [small], driver_runs.case, quick.step, workers=1)
     assert not list(quick.folder.iterdir())
 
 
 def test_what_is_kept_is_not_done_again(tmp_path):
     done = []
     for _ in range(2):
-        answers = kept(tmp_path, [1, 2], lambda task: done.append(task) or 10 * task, print, workers=1)
+        answers = cached_answers(
+            tmp_path, [1, 2], lambda task: done.append(task) or 10 * task, print, workers=1
+        )
     assert answers == {1: 10, 2: 20}
     assert done == [1, 2]

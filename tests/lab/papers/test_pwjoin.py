@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lab.generators.patterns import PATTERN_SCHEMA, clustered, unique
-from lab.papers.pattern_runs import Answer, Contender, answer, cut, local, watch
+from lab.papers.pattern_runs import Contender, PairSum, answer, cut, local, observe
 from lab.papers.pwjoin import ASCENDING, RANDOM, parts
 from lab.papers.pwjoin_cost import best_case, predicted
 from streamjoin.errors import InvariantBroken
@@ -34,17 +34,17 @@ def test_equation_1_by_a_worked_number():
 @pytest.mark.parametrize(
     ("window_a", "window_b", "expected"),
     [
-        (5, 5, Answer(1, 1)),  # 0 s with 3 s
-        (10, 5, Answer(2, 3)),  # and with 9 s: a's tuple waits for ten seconds
-        (5, 10, Answer(1, 1)),  # b's window is for a's tuples after it
-        (None, None, Answer(2, 3)),
+        (5, 5, PairSum(1, 1)),  # 0 s with 3 s
+        (10, 5, PairSum(2, 3)),  # and with 9 s: a's tuple waits for ten seconds
+        (5, 10, PairSum(1, 1)),  # b's window is for a's tuples after it
+        (None, None, PairSum(2, 3)),
     ],
 )
 def test_the_answer_by_hand_and_by_the_join(window_a, window_b, expected):
     data = cut(rows((1, 0), (2, 1)), rows((1, 3), (1, 9)), 1.0)
     assert answer(data, window_a, window_b) == expected
     operator = "pjoin" if window_a is None else "pwjoin"
-    assert watch(local(operator, window_a, window_b), data.batches, expected).results[-1] == expected.rows
+    assert observe(local(operator, window_a, window_b), data.batches, expected).results[-1] == expected.rows
 
 
 def test_single_tuples_and_batches_give_the_same_and_a_planted_answer_stops_it():
@@ -54,7 +54,7 @@ def test_single_tuples_and_batches_give_the_same_and_a_planted_answer_stops_it()
     assert whole.punctuations == single.punctuations
     wanted = answer(data, 1, 1)
     with pytest.raises(InvariantBroken, match="nothing is reported"):
-        watch(local("pwjoin", 1, 1), data.batches, replace(wanted, mix=wanted.mix + 1))
+        observe(local("pwjoin", 1, 1), data.batches, replace(wanted, mix=wanted.mix + 1))
 
 
 def test_best_case_holds_a_cluster_of_a_and_nothing_of_b():

@@ -6,17 +6,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from lab.kept import kept
-from lab.papers import ssbj, ssbj_model, ssbj_rates, ssbj_runs, ssbj_told
+from lab.papers import ssbj, ssbj_claims, ssbj_model, ssbj_rates, ssbj_runs
+from lab.papers.cached_answers import cached_answers
 from lab.papers.ssbj_data import ORDER_BYTES, TpchRows
+from lab.papers.ssbj_loop import BatchJoin, LoopMeasurement
 from lab.papers.ssbj_model import least_memory
-from lab.papers.ssbj_runs import ALL, PAIR, Seen, Setting, ratios, run
-from lab.parts import Context
-from lab.semistream_loop import BatchJoin, Stretch
+from lab.papers.ssbj_runs import ALL, PAIR, SsbjSetting, TimedCycles, ratios, run
+from lab.report.figures import Context
 from streamjoin.enrich.cost import LoopCosts
 from streamjoin.errors import InvalidJoin, InvariantBroken
+from tests.lab.papers.stored_claims import stored_ids
 
-SMALL = Setting(0.5, ALL, 2_000, segments=6, repeats=1)
+SMALL = SsbjSetting(0.5, ALL, 2_000, segments=6, repeats=1)
 
 
 @pytest.mark.parametrize("data", ["zipf", "weather"])
@@ -70,19 +71,19 @@ def seen(setting):
     found = {}
     for name in setting.forms:
         w, hits = of[name][0] * max(round(1_000 * setting.memory), 1), of[name][1]
-        cycle = Stretch(w, 50, 1.0, 1.0, 1, 1.0, 1, int(hits * w * 50), 50, 0, 1, {})
-        found[name] = [Seen(cycle, 1.0, 0)] * setting.repeats
+        cycle = LoopMeasurement(w, 50, 1.0, 1.0, 1, 1.0, 1, int(hits * w * 50), 50, 0, 1, {})
+        found[name] = [TimedCycles(cycle, 1.0, 0)] * setting.repeats
     return found
 
 
 @pytest.fixture
 def quick(tmp_path, monkeypatch):
-    monkeypatch.setattr(ssbj_told, "run", seen)
-    monkeypatch.setattr(ssbj_told, "kept", lambda *rest: kept(*rest, workers=1))
+    monkeypatch.setattr(ssbj_claims, "run", seen)
+    monkeypatch.setattr(ssbj_claims, "cached_answers", lambda *rest: cached_answers(*rest, workers=1))
     monkeypatch.setattr(
         ssbj_model, "calibrated", lambda what: LoopCosts(0.0, 1e-3, 1e-5, 1e-8, 1e-8, 1e-6, 1e-6)
     )
-    monkeypatch.setattr(ssbj_model, "kept", lambda *rest: kept(*rest, workers=1))
+    monkeypatch.setattr(ssbj_model, "cached_answers", lambda *rest: cached_answers(*rest, workers=1))
     return Context(True, lambda _: None, tmp_path)
 
 
@@ -94,7 +95,7 @@ def test_every_figure_has_claims_with_ids_of_their_own(quick, form):
         f"ssbj-{one}" for one in ("4a", "4b", "5a", "5b", "5c", "5d", "5e", "5f", "6a", "6b", "6c", "6d")
     ]
     ids = [claim.id for figure in figures for claim in figure.claims]
-    assert len(ids) == len(set(ids)) >= 16
+    assert sorted(ids) == stored_ids("ssbj")
     assert all(claim.id.startswith(figure.id) for figure in figures for claim in figure.claims)
     assert all(claim.why for figure in figures for claim in figure.claims if not claim.holds)
     open_ = [claim.id for figure in figures for claim in figure.claims if claim.holds is None]
@@ -106,7 +107,7 @@ def test_without_its_generator_tpch_is_open_with_the_reason(quick, monkeypatch):
     def missing(setting):
         raise InvalidJoin("TPC-H data is made by tpchgen-cli, which is not installed; pip install it")
 
-    monkeypatch.setattr(ssbj_told, "run", missing)
+    monkeypatch.setattr(ssbj_claims, "run", missing)
     figure = ssbj_rates.on_tpch(quick)
     assert [claim.holds for claim in figure.claims] == [None, None]
     assert all("not installed" in claim.why for claim in figure.claims)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from lab.contenders.protocol import Answer, Check, Failed, Measured, Work
 from lab.peers import environments, works
 from lab.peers.environments import FLINK, Peer, python_of
 from lab.peers.flink import run_flink
-from lab.peers.work import Answer, Check, Failed, Measured, Work
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lab.contenders.protocol import Answer
 from lab.peers.nexmark_data import NOBODY, Pieces
 from lab.peers.nexmark_work import CHECKS, INPUTS, delays, prepare
-from lab.peers.work import Answer
 
 EVENTS, PER_PIECE = 12_000, 5_000
 PIECES = Pieces(EVENTS, PER_PIECE)

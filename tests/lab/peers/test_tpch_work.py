@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from pyarrow import csv
 
-from lab.peers.tpch_work import Load, prepare
+from lab.peers.tpch_work import TpchSize, prepare
 
 
 def test_an_orders_lines_come_together_and_nothing_is_sorted(tmp_path):
-    work = prepare(tmp_path / "work", Load(scale=0.001, batches=3))
+    work = prepare(tmp_path / "work", TpchSize(scale=0.001, batches=3))
     read = csv.ReadOptions(column_names=list(work.inputs["lines"]))
     lines = csv.read_csv(work.folder / "lines.csv", read_options=read)
     keys = lines["l_orderkey"].to_numpy()

@@ -13,13 +13,13 @@ punctuations, most of it for the filler `extra`, which brings a row to its usual
 500 for an auction, 100 for a bid, with 8 for each number and time and without a bid's channel and url.
 
 Punctuations. A bid goes to no auction before `last − 100`, so when auction a + 101 opens, a has had its bids;
-in the same way a seller's auctions are over when the 1000th person after has come. `expires` promises
+in the same way a seller's auctions are over when the 1000th person after has come. `expires` closes
 nothing: a quarter of the bids come later.
 
     between("bid", first, last, punctuations=True)   a marked row for each auction a, where a + 101 opens
-    promises("bid", first, last)                     the same as ranges, auction ≤ a, with the time of that
+    punctuations("bid", first, last)                 the same as ranges, auction ≤ a, with the time of that
 
-What the last events leave open stays open: the end of a stream is not a promise.
+What the last events leave open stays open: the end of a stream is no punctuation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _End:
 
 TABLES: tuple[Name, ...] = ("person", "auction", "bid")
 _SCHEMAS = {"person": PERSON_SCHEMA, "auction": AUCTION_SCHEMA, "bid": BID_SCHEMA}
-_PROMISES = {
+_PUNCTUATION_COLUMNS = {
     "bid": _End("auction", "auction", _IN_FLIGHT + 1),
     "auction": _End("seller", "person", _ACTIVE),
 }
@@ -281,9 +281,9 @@ class Nexmark:
 
 
 def _punctuation(table: str) -> _End:
-    if table not in _PROMISES:
+    if table not in _PUNCTUATION_COLUMNS:
         raise InvalidJoin(f"The table {table!r} has no punctuations. Ask for those of 'bid' or 'auction'.")
-    return _PROMISES[table]
+    return _PUNCTUATION_COLUMNS[table]
 
 
 def _number(table: str, events: Ints) -> Ints:

@@ -36,7 +36,7 @@ BATCH_ROWS = 100_000  # of one record batch
 
 
 @dataclass(frozen=True)
-class Stretch(InputPartition):
+class PlaceRange(InputPartition):
     """The places of [start, end)."""
 
     start: int
@@ -79,7 +79,7 @@ class Generated(ABC):
         """The place after the last one; None = there is always another."""
 
     @abstractmethod
-    def rows(self, part: Stretch) -> Iterator[pa.RecordBatch]:
+    def rows(self, part: PlaceRange) -> Iterator[pa.RecordBatch]:
         """The rows of a stretch, in their order."""
 
     @property
@@ -106,10 +106,10 @@ class Generated(ABC):
             )
         return int(offset[self.UNIT])
 
-    def cut(self, start: int, end: int) -> list[Stretch]:
+    def cut(self, start: int, end: int) -> list[PlaceRange]:
         """The range in `partitions` pieces, fewer when it is shorter."""
         step = max(ceil((end - start) / self.partitions), 1)
-        return [Stretch(at, min(at + step, end)) for at in range(start, end, step)]
+        return [PlaceRange(at, min(at + step, end)) for at in range(start, end, step)]
 
 
 def differing(generator: Any) -> list[str]:
@@ -132,11 +132,11 @@ class GeneratedReader(DataSourceReader):
             )
         self._plan, self._end = plan, plan.end
 
-    def partitions(self) -> list[Stretch]:
-        return self._plan.cut(self._plan.start, self._end) or [Stretch(0, 0)]
+    def partitions(self) -> list[PlaceRange]:
+        return self._plan.cut(self._plan.start, self._end) or [PlaceRange(0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._plan.rows(cast("Stretch", partition))
+        return self._plan.rows(cast("PlaceRange", partition))
 
 
 class GeneratedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -190,4 +190,4 @@ class GeneratedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._plan.cut(self._plan.place(start), self._plan.place(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._plan.rows(cast("Stretch", partition))
+        return self._plan.rows(cast("PlaceRange", partition))

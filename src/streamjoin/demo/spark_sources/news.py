@@ -29,7 +29,7 @@ from streamjoin.demo.spark_sources.generated import (
     Generated,
     GeneratedReader,
     GeneratedStreamReader,
-    Stretch,
+    PlaceRange,
     differing,
 )
 from streamjoin.spark.sources.options import Options
@@ -103,7 +103,7 @@ class _NewsPlan(Generated):
     def end(self) -> int | None:
         return self.streams.end_item
 
-    def rows(self, part: Stretch) -> Iterator[pa.RecordBatch]:
+    def rows(self, part: PlaceRange) -> Iterator[pa.RecordBatch]:
         step = 4 * self.streams.block_items  # blocks at the edges are made twice, so not too few at once
         for at in range(part.start, part.end, step):
             table = self.streams.between(self.stream, at, min(at + step, part.end))

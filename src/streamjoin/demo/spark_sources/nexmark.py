@@ -32,7 +32,7 @@ from streamjoin.demo.spark_sources.generated import (
     Generated,
     GeneratedReader,
     GeneratedStreamReader,
-    Stretch,
+    PlaceRange,
     differing,
 )
 from streamjoin.spark.sources.options import Options
@@ -99,7 +99,7 @@ class _NexmarkPlan(Generated):
     def end(self) -> int | None:
         return self.streams.events
 
-    def rows(self, part: Stretch) -> Iterator[pa.RecordBatch]:
+    def rows(self, part: PlaceRange) -> Iterator[pa.RecordBatch]:
         for at in range(part.start, part.end, BATCH_ROWS):
             stop = min(at + BATCH_ROWS, part.end)
             table = self.streams.between(self.table, at, stop, punctuations=self.punctuations)
