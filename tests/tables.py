@@ -218,7 +218,7 @@ class Story:
         return self._tell("punctuate", stream, *given, **patterns)
 
     def control(self, stream: str, text: str) -> list[tuple[Any, ...]]:
-        """Promises of one input's control source; a list is written `{1,2}`."""
+        """Punctuations of one input's control source; a list is written `{1,2}`."""
         return self._tell("control", stream, table(self._controls[stream], text))
 
     def advance(self, stream: str, seconds: float) -> list[tuple[Any, ...]]:

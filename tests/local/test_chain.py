@@ -338,7 +338,7 @@ def test_violations_of_every_level_are_told_by_stream(way):
     run.push("b", "k y\n1 5")
     run.punctuate("a", k=1)
     run.push("a", "k x\n1 11")
-    run.punctuate("ab", k=1)  # a promise about results, which the next one breaks
+    run.punctuate("ab", k=1)  # a punctuation about results, which the next one breaks
     assert run.push("b", "k y\n1 6") == NOTHING
     assert run.violations() == [("a", "after_punctuation", 1, 11), ("ab", "after_punctuation", 1, 10, 6)]
     assert run.run.advice()[0].startswith("a: 1 rows came after a punctuation")

@@ -21,7 +21,7 @@ KEYS = 8
 
 
 class Data:
-    """Rows of a, b, c and their promises, from a seed: in the order of each stream, which keeps them."""
+    """Rows of a, b, c and their punctuations, from a seed: in the order of each stream, which keeps them."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)

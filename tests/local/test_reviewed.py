@@ -42,7 +42,7 @@ def test_struct_keys_are_matched_by_the_place_of_their_fields() -> None:
 
 
 @pytest.mark.parametrize("purge", ["immediate", "batch", "idle"])
-def test_a_key_that_time_finishes_before_its_promises_are_carried_out_is_announced_once(purge: str) -> None:
+def test_a_key_that_time_finishes_before_it_is_purged_is_propagated_once(purge: str) -> None:
     schema = pa.schema({"k": pa.int64(), "t": pa.timestamp("us")})
     timed: dict[str, Any] = {"key": "k", "time": "t", "lateness": "0 seconds", "window": "5 seconds"}
     a, b = (sj.stream(schema, name=name, arrival=sj.ordered(), columns=[], **timed) for name in "ab")
@@ -53,7 +53,7 @@ def test_a_key_that_time_finishes_before_its_promises_are_carried_out_is_announc
     assert [one.text() for one in run.punctuations()] == ["<1>"]
 
 
-def test_a_single_promise_inside_ranges_of_all_inputs_is_nothing_new() -> None:
+def test_a_single_punctuation_inside_ranges_of_all_inputs_is_nothing_new() -> None:
     run = sj.join(numbers("a", "x"), numbers("b", "y")).local()
     run.push("a", rows("x", (3, 1)))
     for name in "ab":
@@ -100,7 +100,7 @@ def test_what_no_purging_means_for_the_state_is_explained() -> None:
     assert "NOT BOUNDED" not in sj.join(a, b).explain()
 
 
-def test_control_promises_act_when_their_input_ends_however_they_are_purged() -> None:
+def test_control_punctuations_act_when_their_input_ends_however_they_are_purged() -> None:
     source = pa.schema({"k": pa.int64(), "over": pa.timestamp("us")})
     schema = pa.schema({"k": pa.int64(), "t": pa.timestamp("us")})
     timed: dict[str, Any] = {"key": "k", "time": "t", "lateness": "0 seconds", "columns": []}

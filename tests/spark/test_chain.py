@@ -215,7 +215,7 @@ def files(kind: str, *batches: list[tuple[Any, ...]]) -> list[pa.Table]:
 
 
 def ranged_chain(spark: SparkSession, folder: Path) -> sj.Joined:
-    """(a left join b) ⋈ c, four batches; both inputs below promise the same ranges.
+    """(a left join b) ⋈ c, four batches; both inputs below close the same ranges.
 
     In batch 2, 1 to 100 is closed on both. Key 50 of a matched nothing, and its bucket does not purge
     yet, so its padded row is still to leave. In batch 3 so many keys are over that all buckets purge.

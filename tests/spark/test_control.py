@@ -1,4 +1,4 @@
-"""Control sources on Spark: promises reach their buckets, wait in Spark's state, act when time is past."""
+"""Control sources on Spark: punctuations reach their buckets and wait there until time is past."""
 
 import datetime as dt
 import os
@@ -52,7 +52,7 @@ def propagated(joined: sj.Joined) -> list[int]:
 
 
 def test_constants_lists_ranges_and_wildcards_reach_every_bucket(spark: SparkSession) -> None:
-    """Progress is 30: promises for 29 act, those for 30 and later wait."""
+    """Progress is 30: punctuations for 29 act, those for 30 and later wait."""
     constants = [(k, at(29)) for k in range(0, KEYS, 2)] + [(k, at(30)) for k in range(1, KEYS, 2)]
     control = spark.createDataFrame(constants, "k short, over timestamp")
     assert propagated(batch_join(spark, control)) == list(range(0, KEYS, 2))
@@ -116,7 +116,7 @@ def add_file(folder: Path, number: int, table: pa.Table) -> None:
 
 
 def streaming_join(spark: SparkSession, folder: Path) -> sj.Joined:
-    """Three batches; afterwards P = 19 and the promise of 20 to 29 for 20 waits."""
+    """Three batches; afterwards P = 19 and the punctuation of 20 to 29 for 20 waits."""
     news = tables("news", [(1, "a"), (2, "b"), (25, "c"), (26, "d")], [(3, "e")], [(4, "f")])
     access = tables("access", [(1, "x", at(1)), (2, "y", at(9))], [(1, "x2", at(10))], [(2, "y2", at(19))])
     control = tables("control", [(1, 1, at(9)), (2, 2, at(15))], [(20, 29, at(20))], [(9, 1, at(1))])
@@ -179,7 +179,7 @@ def test_what_waits_survives_a_restart_and_acts_when_time_is_past(
     assert last_metrics(fourth)["state_rows"] == 0
 
 
-def test_a_promise_without_a_time_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_punctuation_without_a_time_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     joined = streaming_join(spark, tmp_path)
     (nothing,) = tables("control", [(1, 1, None)])
     add_file(tmp_path / "control", 0, nothing)

@@ -112,7 +112,7 @@ def test_a_star_of_batch_dataframes(spark: SparkSession) -> None:
     assert kinds == {"row": answer.total()}
 
 
-def test_promises_column_by_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_punctuations_column_by_column(spark: SparkSession, tmp_path: Path) -> None:
     """Of b, <1, *> closes x = 1 in the first operator; <*, 7> goes on to the second, which joins y, once no
     bucket of the first holds a row of it.
     """

@@ -131,7 +131,7 @@ def test_the_answer_is_the_batch_joins(
     ids = Counter(tuple(row[f"id{number}"] for number in range(count)) for row in found.rows)
     assert found.violations == [], f"seed {seed}"
     assert ids == batch_join(inputs), f"seed {seed}"
-    # a unique key that is promised too, after it was finished, counts as a new key
+    # a unique key that is punctuated too, after it was finished, counts as a new key
     again = {key for one in inputs if one.unique for keys in one.ends.values() for key in keys}
     propagated = Counter(row.k for row in found.punctuations if row.k not in again)
     assert not propagated or max(propagated.values()) == 1, f"seed {seed}: announced twice"

@@ -1,4 +1,4 @@
-"""NEXMark: the facts of shared/cases/README.md, true promises, and any slice as in the whole."""
+"""NEXMark: the facts of shared/cases/README.md, true punctuations, and any slice as in the whole."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
@@ -237,7 +237,7 @@ def test_columns_of_one_row_do_not_depend_on_each_other(many):
     assert abs(following) < 0.01
 
 
-# ---------------------------------------------------------------- promises
+# ---------------------------------------------------------------- punctuations
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -253,7 +253,7 @@ def test_no_row_comes_after_the_end_of_its_value(table, column, events, tight, s
     over = 999 + np.cumsum(is_end)  # up to here nothing may come any more
     assert (value > over)[~is_end].all()
     slack = (value - over)[~is_end & (over > 1000)]
-    assert 1 <= slack.min() <= tight  # and the promise could be no stronger; few sellers are that old
+    assert 1 <= slack.min() <= tight  # and the punctuation could be no stronger; few sellers are that old
     ends = rows.filter(rows["is_end"])
     filled = {name for name in ends.column_names if ends[name].null_count < len(ends)}
     assert filled == {column, "date_time", "is_end"}
@@ -262,14 +262,14 @@ def test_no_row_comes_after_the_end_of_its_value(table, column, events, tight, s
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rate", [10_000, 7_000_000])
-def test_no_bid_breaks_a_promise_by_its_time(seed, rate):
+def test_no_bid_breaks_a_punctuation_by_its_time(seed, rate):
     streams = Nexmark(seed=seed, rate=rate)
     bids, punctuations = streams.between("bid", 0, 30_000), streams.punctuations("bid", 0, 30_000)
     assert punctuations.column_names == ["auction_from", "auction_to", "time"]
     assert punctuations["auction_from"].null_count == len(punctuations) == 1_800 - 101
     assert punctuations.schema.field("time").type == BID_SCHEMA.field("date_time").type
     made = np.searchsorted(numbers(punctuations, "time"), numbers(bids, "date_time"), side="left")
-    highest = np.concatenate([[0], numbers(punctuations, "auction_to")])[made]  # of what was promised before
+    highest = np.concatenate([[0], numbers(punctuations, "auction_to")])[made]  # closed before
     assert (numbers(bids, "auction") > highest).all()
 
 

@@ -91,7 +91,7 @@ def test_what_is_declared_is_checked_and_its_slack_told():
     said = told(keys, arrival=sj.ordered(slack=5))
     assert "a: ordered arrival kept, widest slack seen 2 of 5 declared" in said
     broken = told(keys, arrival=sj.ordered(), on_violation="drop")
-    assert any(text.startswith("a: 2 rows came after a promise") for text in broken)
+    assert any(text.startswith("a: 2 rows came after a punctuation") for text in broken)
     assert any("ordered arrival broken, widest slack seen" in text for text in broken)
 
 

@@ -1,4 +1,4 @@
-"""The papers' arrival patterns: true promises, their shape, and the same from the same seed."""
+"""The papers' arrival patterns: true punctuations, their shape, and the same from the same seed."""
 
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
