@@ -247,5 +247,5 @@ def test_the_state_command_says_of_groups_what_they_wait_for() -> None:
     told = JoinState(
         0, run.join.spec, tuple(run.join.watermarks), {0: inspect(run.join)}, {"purge": "immediate"}
     )
-    assert "\ngroups: 2 rows added up so far; a group leaves when its key is finished\n" in told.text()
+    assert "\ngroups: 2 rows added up so far; a group is emitted when its key is finished\n" in told.text()
     assert "side g" not in told.text()
