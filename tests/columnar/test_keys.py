@@ -166,7 +166,7 @@ def test_no_rows_have_no_hashes():
 
 
 def test_small_numbers_spread_over_buckets():
-    """Few buckets with small ids must not all fall into one (design section 2)."""
+    """Few buckets with small ids must not all fall into one."""
     found = np.bincount(hash_keys([pa.array(np.arange(10_000))]) % 16, minlength=16)
     assert found.min() > 500
 

@@ -1,4 +1,4 @@
-"""The rules of design section 4, each as a short story: valid, useless, finished, ranges, memory."""
+"""The rules of docs/semantics.md, each as a short story: valid, useless, finished, ranges, memory."""
 
 import pytest
 

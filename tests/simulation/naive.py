@@ -1,6 +1,6 @@
 """The rules of a stream join once more, in plain Python: lists, sets and nested loops.
 
-Written from the design page (section 4), sharing nothing with the operator. The model works row
+Written from docs/semantics.md, sharing nothing with the operator. The model works row
 by row in the order in which the library's driver handed rows out, so that it knows exactly which
 rows take part, what is held, what is propagated. What the join must give it does not compute that
 way: `results` is the batch join of the rows that took part.

@@ -2,7 +2,9 @@
 what it gives where nobody kills it.
 """
 
+import re
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,16 @@ def make_input(folder: Path, seed: int) -> None:
         write_batches(folder / name, batches)
 
 
+def offsets(folder: Path, batch: int) -> list[str]:
+    """How far Spark's file sources had come with a batch.
+
+    A query killed after a source noted its files and before the batch was planned has them in its next batch
+    too: Spark then cuts the rest of the stream otherwise, and the batches cannot be compared one by one.
+    """
+    planned = (folder / "checkpoint" / "offsets" / str(batch)).read_text()
+    return re.findall(r'"logOffset":\d+', planned)
+
+
 def batch_join(spark: SparkSession, folder: Path) -> Counter[tuple[object, ...]]:
     """The answer of Spark's own join over all rows."""
     one, *others = (spark.read.parquet(str(folder / name)) for name in INPUTS)
@@ -71,6 +83,8 @@ def test_four_kills_of_a_join_of_four_lose_and_double_nothing(
     propagated = Counter(row[0] for row in content(killed, "punctuations").elements())
     assert set(propagated.values()) == {1}
     assert len(propagated) >= (BATCHES - 4) * KEYS
-    for kind in (f"{what}-{batch:05}" for what in ("rows", "punctuations") for batch in range(BATCHES)):
+    alike = list(takewhile(lambda batch: offsets(calm, batch) == offsets(killed, batch), range(BATCHES)))
+    assert alike
+    for kind in (f"{what}-{batch:05}" for what in ("rows", "punctuations") for batch in alike):
         same = content(killed, kind) == content(calm, kind)
         assert same, f"{kind}, seed {seed}: {log}"
