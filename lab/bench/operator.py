@@ -3,7 +3,7 @@
 A 1-to-10 join on a long key in batches of 100,000 rows, nothing purged, to 10 million rows of
 state; then 100,000 keys purged by punctuations against 1 million rows. CPU seconds of one thread,
 medians over repeats; the answer of every run is checked by its count and a checksum before a
-time is reported. ReportPart of `make bench`, about a minute.
+time is reported. Part of `make bench`, about a minute.
 
 The fixed reference, so that runs can be compared: numpy sorts 100,000 numbers and searches them in a
 sorted million, in turn with the operator.

@@ -304,10 +304,10 @@ def test_state_says_what_is_held_and_why(stopped: Path) -> None:
     whole = json.loads(command("state", stopped, "--json", "--join", "three").output)
     assert (whole["batch"], whole["planned_batch"]) == (0, 1)
     (join,) = whole["joins"]
-    assert [one["tuples"] for one in join["held"]["inputs"]] == [20, 4, 40]
+    assert [one["tuples"] for one in join["state"]["inputs"]] == [20, 4, 40]
     assert sorted(join["by_bucket"]) == ["0", "1", "2"]
     one = json.loads(command("state", stopped, "--json", "--bucket", "1").output)["joins"][0]
-    assert one["held"] == join["by_bucket"]["1"]
+    assert one["state"] == join["by_bucket"]["1"]
     assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
 
 

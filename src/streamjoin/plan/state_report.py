@@ -49,7 +49,7 @@ class JoinState:
                 }
                 for one, reached in zip(self.spec.inputs, self.reached_us, strict=True)
             ],
-            "held": asdict(self.whole),
+            "state": asdict(self.whole),
             "by_bucket": {str(number): asdict(one) for number, one in self.buckets.items()},
         }
 
