@@ -51,6 +51,7 @@ def propagated(joined: sj.Joined) -> list[int]:
     return sorted(int(row._punctuation.strip("<>")) for row in found if row._kind == "punctuation")
 
 
+@pytest.mark.systems
 def test_constants_lists_ranges_and_wildcards_reach_every_bucket(spark: SparkSession) -> None:
     """Progress is 30: punctuations for 29 act, those for 30 and later wait."""
     constants = [(k, at(29)) for k in range(0, KEYS, 2)] + [(k, at(30)) for k in range(1, KEYS, 2)]

@@ -38,7 +38,7 @@ def expected(inputs: list[Generated], how: str) -> Counter[tuple[Any, ...]]:
     if how == "left_anti":
         return Counter((row[2],) for row in left.rows if row[2] not in matched[0])
     found: Counter[tuple[Any, ...]] = Counter(pairs)
-    if how in ("left", "full"):
+    if how == "full":
         found.update((row[2], None) for row in left.rows if row[2] not in matched[0])
     if how in ("right", "full"):
         found.update((None, row[2]) for row in right.rows if row[2] not in matched[1])

@@ -92,7 +92,7 @@ def files(rng: random.Random, one: Generated, number: int) -> list[pa.Table]:
     ("seed", "count", "memory"),
     [
         pytest.param(1, 2, None, marks=pytest.mark.systems),
-        (2, 3, None),
+        pytest.param(2, 3, None, marks=pytest.mark.systems),
         pytest.param(3, 2, None, marks=pytest.mark.systems),
         pytest.param(4, 3, "1 KB", marks=pytest.mark.systems),
         (5, 2, WAITING),

@@ -289,6 +289,7 @@ def test_news_on_spark_in_batch(spark: SparkSession):
 
 
 @pytest.mark.spark
+@pytest.mark.systems
 def test_both_news_streams_on_spark_stay_in_step(spark: SparkSession, tmp_path):
     register(spark)
     read = spark.readStream.format("streamjoin_news").options(**OPTIONS, items_per_batch=25)
