@@ -70,7 +70,7 @@ def test_the_second_key_column_is_checked_too():
 
 def test_a_clash_of_output_names_is_refused():
     with pytest.raises(sj.InvalidJoin, match="more than one column 'a_x'"):
-        sj.join(stream("a", "k x"), stream("b", "k x a_x"))
+        sj.join(stream("a", "a_x x"), stream("b", "a_x x"))
 
 
 # ---------------------------------------------------------------- control sources

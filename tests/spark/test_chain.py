@@ -316,13 +316,6 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         sj.join(ab, sj.stream(frame, name="c", key="k"), name="lower")
     with pytest.raises(sj.InvalidJoin, match="several streams have the name a"):
         sj.join(ab, sj.stream(frame, name="a", key="k"), name="upper")
-    odd = sj.join(
-        sj.stream(frame.withColumnRenamed("v", "_propagated"), name="a", key="k"),
-        sj.stream(frame, name="b", key="k"),
-        name="lower",
-    )
-    with pytest.raises(sj.InvalidJoin, match="result column _propagated, which propagation"):
-        sj.stream(odd, name="ab", key="k")
     streaming = stream_of(spark, tmp_path / "c", [pa.table({"k": [1]})])
     with pytest.raises(sj.InvalidJoin, match="streaming and batch inputs cannot be mixed"):
         sj.join(ab, sj.stream(streaming, name="c", key="k"), name="upper").dataframe()

@@ -229,17 +229,3 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, tmp_path: Path) 
     rows = run(where, tmp_path / "checkpoint").rows
     assert {row["low"] for row in rows} <= {46, 47, 48, 49}
     assert rows
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"), [("K", "columns K, k, which are one name"), ("_kind", "_kind, a name")]
-)
-def test_names_that_spark_cannot_tell_apart_are_refused(spark: SparkSession, name: str, hint: str) -> None:
-    a, b = (
-        sj.stream(
-            spark.createDataFrame([(1, 2)], f"k long, {column} long"), name=column, key="k", unique=True
-        )
-        for column in "xy"
-    )
-    with pytest.raises(sj.InvalidJoin, match=hint):
-        sj.join(a, b).group_by("k").agg(**{name: ("x", "sum")}).dataframe()

@@ -309,7 +309,7 @@ class Joined:
         """Rows, punctuations and violations as one tagged DataFrame.
 
         `_kind` is row, punctuation or violation; `_punctuation` is its text, `_input` and `_reason` are those
-        of a violation.
+        of a violation. Where a result has a column of such a name, all four have underscores before them.
 
         >>> violations = joined.elements().where("_kind = 'violation'")  # doctest: +SKIP
         """

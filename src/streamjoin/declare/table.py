@@ -84,11 +84,6 @@ class Table:
                     f"{self._said}: {what} column {column!r} does not exist; "
                     f"its columns are {', '.join(names) or 'none'}"
                 )
-        if self.emits_version and VERSION in names:
-            raise InvalidJoin(
-                f"{self._said} has a column {VERSION!r} of its own, so columns= cannot ask for the version; "
-                "rename that column"
-            )
 
     def type_of(self, column: str) -> pa.DataType:
         """The Arrow type of one column."""
@@ -96,8 +91,11 @@ class Table:
 
     @property
     def emits_version(self) -> bool:
-        """Whether results have a column with the version by which they were joined."""
-        return self.columns is not None and VERSION in self.columns
+        """Whether results have a column with the version by which they were joined.
+
+        A table that has a column of that name means its own.
+        """
+        return VERSION in (self.columns or ()) and VERSION not in self.schema.names
 
     @property
     def payload(self) -> tuple[str, ...]:

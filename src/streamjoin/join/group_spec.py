@@ -32,6 +32,11 @@ class Aggregate:
     accumulator: Accumulator
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether it counts rows, not values of a column."""
+        return self.column == ALL_ROWS and self.accumulator.says == "count"
+
+    @property
     def text(self) -> str:
         return f"{self.name} = {self.accumulator.says}({self.column})"
 
@@ -79,7 +84,7 @@ class Grouping:
         columns = [pa.array(of.hash[at]), *(rows.column(name) for name in self.keys)]
         columns += [canonical(rows.column(name)) for name in self.others]
         for one in self.aggregates:
-            values = columns[0] if one.column == ALL_ROWS else rows.column(one.column)
+            values = columns[0] if one.counts_rows else rows.column(one.column)
             columns += one.accumulator.lift(values, time)
         return self.layout.batch(columns)
 

@@ -92,7 +92,7 @@ def _aggregate(spec: JoinSpec, columns: Sequence[str], name: str, asked: Any) ->
         raise InvalidJoin(f"{name} is a group column and an aggregate; give the aggregate another name")
     if function not in FUNCTIONS:
         raise InvalidJoin(f"{name}: no function {function!r}; give one of {', '.join(FUNCTIONS)}")
-    if column == ALL_ROWS:
+    if column == ALL_ROWS and (function == "count" or column not in spec.output.names):
         if function != "count":
             raise InvalidJoin(f'{name}: there is no {function} of "*"; give a column, or ("*", "count")')
         return Aggregate(name, column, FUNCTIONS["count"](pa.int64()))

@@ -1,15 +1,17 @@
 """The columns of a result: the key columns under the first input's names, then each input's other
-columns in declared order. A key column keeps its name; any other name that occurs twice, or
-equals a key's, is prefixed on every side with its input's name.
+columns in declared order. A key column keeps its name; any other name that another input has too, or that
+equals a key's, is prefixed on every side with its input's name. Upper and lower case count as one name
+between inputs, because they are one to Spark.
 
-Worked case: news(sno, title) with access(sno, title, ip) gives sno, news_title, access_title, ip.
+Worked case: news(sno, title) with access(sno, Title, ip) gives sno, news_title, access_Title, ip.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from itertools import permutations
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -29,25 +31,67 @@ class Columns(Protocol):
     def type_of(self, column: str) -> pa.DataType: ...
 
 
+class Member(NamedTuple):
+    """One column of a result: of which input, under which name there, whether it is a key."""
+
+    input: str
+    column: str
+    is_key: bool = False
+
+
 def joined_schema(streams: Sequence[Columns], key_types: Sequence[pa.DataType]) -> pa.Schema:
     """Names and types of the columns of a joined row."""
-    keys = streams[0].key
-    seen = Counter([*keys, *(column for stream in streams for column in stream.payload)])
-    fields = [pa.field(name, dtype) for name, dtype in zip(keys, key_types, strict=True)]
-    for stream in streams:
-        for column in stream.payload:
-            name = column if seen[column] == 1 else f"{stream.name}_{column}"
-            fields.append(pa.field(name, plain(stream.type_of(column))))
-    check_names(fields)
-    return pa.schema(fields)
+    keys = [Member(streams[0].name, column, is_key=True) for column in streams[0].key]
+    others = [Member(stream.name, column) for stream in streams for column in stream.payload]
+    types = [*key_types, *(plain(one.type_of(column)) for one in streams for column in one.payload)]
+    return pa.schema(zip(result_names([*keys, *others]), types, strict=True))
 
 
-def check_names(fields: Sequence[pa.Field]) -> None:
+def result_names(members: Sequence[Member]) -> list[str]:
+    """The name of each column of a result; a prefixed one may clash again, and then prefixes that one too."""
+    prefixed: set[int] = set()
+    while True:
+        names = [
+            f"{one.input}_{one.column}" if i in prefixed else one.column for i, one in enumerate(members)
+        ]
+        clashing = _clashing(members, names) - prefixed
+        if not clashing:
+            _check_names(names)
+            return names
+        prefixed |= clashing
+
+
+def _clashing(members: Sequence[Member], names: Sequence[str]) -> set[int]:
+    """The columns that must be told from another one: a key only from another key."""
+    alike: dict[str, list[int]] = defaultdict(list)
+    for i, name in enumerate(names):
+        alike[name.casefold()].append(i)
+    return {
+        i
+        for group in alike.values()
+        for i, other in permutations(group, 2)
+        if (names[i] == names[other] or members[i].input != members[other].input)
+        and (members[other].is_key or not members[i].is_key)
+    }
+
+
+def _check_names(names: Sequence[str]) -> None:
     """Refuse a result that has two columns of one name."""
-    names = Counter(field.name for field in fields)
-    clashing = sorted(name for name, count in names.items() if count > 1)
+    clashing = sorted(name for name, count in Counter(names).items() if count > 1)
     if clashing:
         raise InvalidJoin(
             f"the result would have more than one column {', '.join(map(repr, clashing))}; "
             "rename a column or an input, or choose columns=[…]"
         )
+
+
+def free_names(wanted: Sequence[str], taken: Collection[str]) -> tuple[str, ...]:
+    """Names that the library adds to a user's columns, with as many underscores before them as it takes.
+
+    >>> free_names(("_kind", "_input"), ["k", "_Kind"])
+    ('__kind', '__input')
+    """
+    folded = {name.casefold() for name in taken}
+    while any(name.casefold() in folded for name in wanted):
+        wanted = [f"_{name}" for name in wanted]
+    return tuple(wanted)

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from streamjoin.columnar.batch import concat
-from streamjoin.errors import InvalidJoin
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.intake import widened
 from streamjoin.join.spec import JoinSpec
+from streamjoin.plan.output import free_names
 from streamjoin.punctuation import ANY, Punctuation, simplify
 from streamjoin.spark.ingest import Packer
 from streamjoin.spark.outputs import FORWARDED, PATTERNS, PUNCTUATIONS, ROWS, WATERMARK, Packed
@@ -37,27 +37,27 @@ from streamjoin.state.codec import decode_batch
 if TYPE_CHECKING:
     from streamjoin.spark.frame import SparkJoin
 
-PROPAGATED = {
+PROPAGATED = {  # the last columns; with underscores before these names where a result has them
     "_propagated": T.IntegerType(),
     "_propagated_text": T.StringType(),
     "_propagated_by": T.LongType(),
 }
 
 
+def propagated_names(output: list[str]) -> tuple[str, ...]:
+    """The names of `PROPAGATED` beside these columns."""
+    return free_names(tuple(PROPAGATED), output)
+
+
 def forward(join: SparkJoin, *, keys: bool) -> DataFrame:
     """The output columns of a join that feeds another, and `PROPAGATED`; its closed `keys` where asked."""
     output = join.output_type()
-    clashing = [name for name in output.names if name in PROPAGATED]
-    if clashing:
-        raise InvalidJoin(
-            f"join {join.spec.name!r} has a result column {', '.join(clashing)}, which propagation to "
-            "the next join uses; rename it"
-        )
+    names = propagated_names(output.names)
     kinds = [ROWS, PATTERNS, WATERMARK, FORWARDED, *([PUNCTUATIONS] if keys else [])]
     packed = join.emitted(Packed()).where(F.col("kind").isin(kinds)).select("kind", "input", "blob")
-    added = [T.StructField(name, dtype) for name, dtype in PROPAGATED.items()]
+    added = [T.StructField(name, dtype) for name, dtype in zip(names, PROPAGATED.values(), strict=True)]
     found = packed.mapInArrow(Unpack(join.spec), T.StructType([*output.fields, *added]))
-    return join.passing(found, others=F.col("_propagated") != ROWS)
+    return join.passing(found, others=F.col(names[0]) != ROWS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class Unpack:
             data.column(0) if kind == PATTERNS else pa.nulls(count, pa.string()),
             data.column(0) if kind == WATERMARK else pa.array([bucket] * count, pa.int64()),
         ]
-        return pa.RecordBatch.from_arrays(arrays, names=[*self.spec.emits.names, *PROPAGATED])
+        return pa.RecordBatch.from_arrays(
+            arrays, names=[*self.spec.emits.names, *propagated_names(self.spec.emits.names)]
+        )
 
 
 @dataclass(frozen=True)

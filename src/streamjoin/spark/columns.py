@@ -1,16 +1,21 @@
-"""Physical columns of a join as Spark expressions: quoted names, normalized keys, times in microseconds."""
+"""Physical columns of a join as Spark expressions: names by place, normalized keys, times in microseconds."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 
-def quoted(name: str) -> str:
-    """A column's name as Spark's expressions need it."""
-    return "`" + name.replace("`", "``") + "`"
+def by_place(frame: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+    """The frame with its columns called c0, c1…, and what each is called now.
+
+    So no name of a user needs quoting, equals one of ours, or is looked up without regard to its case.
+    """
+    placed = [f"c{i}" for i in range(len(frame.columns))]
+    return frame.toDF(*placed), dict(zip(frame.columns, placed, strict=True))
 
 
 def normal(key: Any, dtype: T.DataType) -> Any:

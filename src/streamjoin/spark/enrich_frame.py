@@ -31,10 +31,10 @@ from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.join.row_intake import RowIntake
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
-from streamjoin.spark.columns import micros, normal, quoted
+from streamjoin.spark.columns import by_place, micros, normal
 from streamjoin.spark.enrich_bucket import STREAM, EnrichBucket, TickPacker, metric_names
 from streamjoin.spark.exchange import bucket_labels
-from streamjoin.spark.frame import check_names, default_buckets, direct_rows
+from streamjoin.spark.frame import default_buckets, direct_rows
 from streamjoin.spark.ingest import PACKED, Packer
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.metrics_log import PREFIX
@@ -81,7 +81,6 @@ class SparkEnrich:
             )
         spark = frame.sparkSession
         check_session(spark)
-        check_names(plan.spec.output.names)
         store = staged_beside(checkpoint, plan)
         if frame.isStreaming and not store.folder.exists() and _has_run(checkpoint):
             raise StateFormatError(
@@ -114,7 +113,7 @@ class SparkEnrich:
             RowIntake(stream.name, self.spec.stream, keep_unkeyed=self.spec.preserves),
             limited=True,
         )
-        rows = self.frame.select(*self._physical_columns()).mapInArrow(packer, PACKED)
+        rows = self._physical_rows().mapInArrow(packer, PACKED)
         ticks = self._ticks().mapInArrow(TickPacker(labels), PACKED)
         work = EnrichBucket(
             self.spec,
@@ -152,20 +151,22 @@ class SparkEnrich:
         fields += [T.StructField(name, T.StringType()) for name in names]  # the version
         return T.StructType(fields)
 
-    def _physical_columns(self) -> list[Any]:
+    def _physical_rows(self) -> DataFrame:
         stream = self.plan.stream
+        frame, at = by_place(self.frame)
         keys = [
-            normal(F.col(quoted(name)).cast(dtype), dtype)
+            normal(F.col(at[name]).cast(dtype), dtype)
             for name, dtype in zip(stream.key, _key_types(self.plan), strict=True)
         ]
         columns = [F.xxhash64(*keys).alias("h")]
         if stream.time is not None:
             dtype = self.frame.schema[stream.time].dataType
             columns.append(
-                micros(quoted(stream.time), dtype, zoned=isinstance(dtype, T.TimestampType)).alias("t")
+                micros(at[stream.time], dtype, zoned=isinstance(dtype, T.TimestampType)).alias("t")
             )
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
-        return columns + [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        columns += [F.col(at[name]).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        return frame.select(*columns)
 
     def _ticks(self) -> DataFrame:
         spark = self.frame.sparkSession

@@ -37,22 +37,22 @@ from streamjoin.join.spec import JoinSpec, within_memory
 from streamjoin.join.strategies.spill import check_share
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
+from streamjoin.plan.output import free_names
 from streamjoin.plan.planner import Plan
 from streamjoin.spark.chain import PROPAGATED, PropagatedPacker
-from streamjoin.spark.columns import micros, normal, quoted
+from streamjoin.spark.columns import by_place, micros, normal
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, Packer, PhysicalReads, ScheduledPacker
 from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, monitor_names
 from streamjoin.spark.metrics import observed
 from streamjoin.spark.outputs import (
-    METRIC,
     ROWS,
-    TAGS,
     Emitter,
     Packed,
     RowsOnly,
     UnpackElements,
     can_be_direct,
+    tags,
     unpack_rows,
 )
 from streamjoin.spark.processor import BucketProcessor
@@ -102,7 +102,6 @@ class SparkJoin:
             text = warning_text(plan.bounds)
             if text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
-        check_names(plan.spec.emits.names)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
         compaction = replace(plan.spec.compaction, fanout=COMPACTION_FANOUT, run_bytes=RUN_BYTES)
@@ -153,10 +152,13 @@ class SparkJoin:
 
     def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
         """Everything that was emitted packed, or one kind of it, tagged."""
-        tagged = T.StructType([*self.output_type().fields, *(T.StructField(t, T.StringType()) for t in TAGS)])
+        names = tags(self.spec.emits)
+        tagged = T.StructType(
+            [*self.output_type().fields, *(T.StructField(name, T.StringType()) for name in names)]
+        )
         chosen = packed if kind is None else packed.where(F.col("kind") == kind)
         found = chosen.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
-        return self.passing(found, others=F.col("_kind") != "row")
+        return self.passing(found, others=F.col(names[0]) != "row")
 
     def passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
         """The rows for which an SQL condition of an inner join holds, and `others`."""
@@ -200,7 +202,6 @@ class SparkJoin:
 
     def _packed(self, number: int, labels: tuple[int, ...]) -> DataFrame:
         stream, spec = self.plan.streams[number], self.spec.inputs[number]
-        columns = self._physical_columns(stream, timed=spec.layout.timed)
         packer = self._packer(stream.upstream)(
             number,
             stream.name,
@@ -211,8 +212,7 @@ class SparkJoin:
             sequenced=bool(stream.sequence),
             limited=self.spec.memory_share is not None,
         )
-        frame: DataFrame = stream.source
-        return frame.select(*columns).mapInArrow(packer, PACKED)
+        return self._physical_rows(stream, timed=spec.layout.timed).mapInArrow(packer, PACKED)
 
     def _packer(self, upstream: UpstreamJoin | None) -> Callable[..., Packer]:
         """The packer of an input's rows: of a source, or of the results of a join."""
@@ -227,32 +227,35 @@ class SparkJoin:
             source.form(key, dtype) for key, dtype in zip(stream.key, spec.layout.key_types, strict=True)
         ]
         keys = list(zip(stream.key, self._key_types(), forms, strict=True))
-        time = micros(quoted(source.time), source.source.schema[source.time].dataType, zoned=self._zoned())
         ranged = tuple(form == "range" for form in forms)
         packer = ScheduledPacker(number, stream.name, spec.layout, labels, ranged, source.time)
-        return scheduled_punctuations(source.source, keys, time).mapInArrow(packer, PACKED)
+        return scheduled_punctuations(source, keys, zoned=self._zoned()).mapInArrow(packer, PACKED)
 
-    def _physical_columns(self, stream: Stream, *, timed: bool) -> list[Any]:
+    def _physical_rows(self, stream: Stream, *, timed: bool) -> DataFrame:
+        frame, at = _with_conditions(stream)
         keys = [
-            normal(F.col(quoted(name)).cast(dtype), dtype)
+            normal(F.col(at[name]).cast(dtype), dtype)
             for name, dtype in zip(stream.key, self._key_types(), strict=True)
         ]
         columns = [F.xxhash64(*keys).alias("h")]
         if stream.stamps:
-            columns += [F.col(name).alias(short) for name, short in zip(stream.stamps, "td", strict=False)]
+            columns += [
+                F.col(at[name]).alias(short) for name, short in zip(stream.stamps, "td", strict=False)
+            ]
         elif timed and stream.time is not None:
             dtype = stream.source.schema[stream.time].dataType
-            columns.append(micros(quoted(stream.time), dtype, zoned=self._zoned()).alias("t"))
+            columns.append(micros(at[stream.time], dtype, zoned=self._zoned()).alias("t"))
         columns += [key.alias(f"k{i}") for i, key in enumerate(keys)]
-        columns += [F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(stream.payload)]
-        columns += [_read(column).alias(name) for name, column in PhysicalReads.of(stream).added.items()]
+        columns += [F.col(at[name]).alias(f"p{i}") for i, name in enumerate(stream.payload)]
+        columns += [F.col(at[read]).alias(name) for name, read in PhysicalReads.of(stream).added.items()]
         if stream.sequence:
-            partition = (
-                F.xxhash64(F.col(quoted(stream.sequence[0]))) if len(stream.sequence) == 2 else F.lit(0)
-            )
+            partition = F.xxhash64(F.col(at[stream.sequence[0]])) if len(stream.sequence) == 2 else F.lit(0)
             columns.append(partition.cast("long").alias("part"))
-            columns.append(F.col(quoted(stream.sequence[-1])).cast("long").alias("off"))
-        return columns if stream.upstream is None else [*columns, *PROPAGATED]
+            columns.append(F.col(at[stream.sequence[-1]]).cast("long").alias("off"))
+        if stream.upstream is not None:
+            propagated = zip(stream.source.columns[-len(PROPAGATED) :], PROPAGATED, strict=True)
+            columns += [F.col(at[name]).alias(physical) for name, physical in propagated]
+        return frame.select(*columns)
 
     def _zoned(self) -> bool:
         """Whether some event time is an instant; then all are read in the session's time zone."""
@@ -266,31 +269,26 @@ class SparkJoin:
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def _read(column: Read) -> Any:
-    """A column that a punctuation source reads, or a condition that Spark tests."""
-    if isinstance(column, Condition):
-        return F.expr(column.test).cast("boolean")
-    return F.col(quoted(column))
+def _with_conditions(stream: Stream) -> tuple[DataFrame, dict[Read, str]]:
+    """A stream's rows by place, with the SQL conditions that its punctuation source tests, and what each
+    column and condition is called now. A condition that is a column's name is that column.
+    """
+    source: DataFrame = stream.source
+    reads = [read for read in PhysicalReads.of(stream).added.values() if isinstance(read, Condition)]
+    tested = [read for read in reads if read.test not in source.columns]
+    names = dict(zip(tested, free_names([f"s{i}" for i in range(len(tested))], source.columns), strict=True))
+    tests = [F.expr(read.test).cast("boolean").alias(name) for read, name in names.items()]
+    frame, at = by_place(source.select("*", *tests))
+    places: dict[Read, str] = {read: at[names.get(read, read.test)] for read in reads}
+    places.update(at)
+    return frame, places
 
 
 def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
     """Results that were emitted in their own columns, in their own types."""
     return emitted.select(
-        *(_from_micros(quoted(field.name), field.dataType).alias(field.name) for field in output)
+        *(_from_micros(f"c{i}", field.dataType).alias(field.name) for i, field in enumerate(output))
     )
-
-
-def check_names(names: list[str]) -> None:
-    """Refuse result columns that differ only by case, which Spark ignores, and names used internally."""
-    folded = [name.casefold() for name in names]
-    clashing = sorted(name for name in names if folded.count(name.casefold()) > 1)
-    if clashing:
-        raise InvalidJoin(
-            f"the result has columns {', '.join(clashing)}, which are one name to Spark; rename one"
-        )
-    taken = sorted({*TAGS, METRIC, "_m"} & set(folded))
-    if taken:
-        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used internally; rename it")
 
 
 def default_buckets(spark: SparkSession) -> int:

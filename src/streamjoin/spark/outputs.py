@@ -1,8 +1,8 @@
 """Outputs of a bucket on their way back to columns, in one of two encodings.
 
-`RowsOnly` emits result rows as they are: the columns go from Arrow to the JVM once. It is what
-`dataframe()` uses where all types allow it. Timestamps travel as microseconds, because pandas
-frames would convert them value by value.
+`RowsOnly` emits result rows as they are: the columns go from Arrow to the JVM once, under names by place
+(c0, c1…). It is what `dataframe()` uses where all types allow it. Timestamps travel as microseconds, because
+pandas frames would convert them value by value.
 
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
 them. It transports rows, punctuations and violations side by side (`elements()`, `write()`), and rows
@@ -32,12 +32,12 @@ from streamjoin.join.outputs import (
 )
 from streamjoin.join.propagation import punctuations_of
 from streamjoin.join.spec import JoinSpec
+from streamjoin.plan.output import free_names
 from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
 ROWS, PUNCTUATIONS, VIOLATIONS, PATTERNS, WATERMARK, FORWARDED = range(6)
 KIND_NAMES = ("row", "punctuation", "violation")
-TAGS = ("_kind", "_input", "_punctuation", "_reason")
 METRIC = "_id"  # null on everything that is not a metric
 _METRIC_COLUMNS = (pa.field("_id", pa.int32()), pa.field("_m", pa.int64()))
 FRAME_ROWS = 100_000
@@ -52,8 +52,8 @@ class RowsOnly:
     @property
     def schema(self) -> pa.Schema:
         fields = [
-            pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
-            for field in self.output
+            pa.field(f"c{i}", pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+            for i, field in enumerate(self.output)
         ]
         return pa.schema([*fields, *_METRIC_COLUMNS])
 
@@ -188,6 +188,11 @@ class UnpackElements:
         return {name: found[name] for name in grouping.columns if name in found}
 
 
+def tags(output: pa.Schema) -> tuple[str, ...]:
+    """The columns that tell what an element is, with names that no column of the output has."""
+    return free_names(("_kind", "_input", "_punctuation", "_reason"), output.names)
+
+
 def elements_schema(output: pa.Schema) -> pa.Schema:
     """The columns of the tagged stream."""
-    return pa.schema([*output, *(pa.field(tag, pa.string()) for tag in TAGS)])
+    return pa.schema([*output, *(pa.field(tag, pa.string()) for tag in tags(output))])

@@ -39,7 +39,7 @@ from streamjoin.enrich.tables.files import ParquetFiles
 from streamjoin.enrich.tables.retries import Retries
 from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import InvalidJoin
-from streamjoin.spark.columns import normal, quoted
+from streamjoin.spark.columns import by_place, normal
 
 HASH = "spark-xxhash64"
 SLICE_BYTES = 64 << 20
@@ -160,8 +160,9 @@ def _check(frame: DataFrame, form: StagedForm, table: str) -> None:
 def _write(frame: DataFrame, form: StagedForm, folder: Path, how: SparkStaging) -> tuple[list[Segment], int]:
     """All segments, written by the workers, and how many rows have a null key."""
     spark = frame.sparkSession
+    frame, at = by_place(frame)
     keys = [
-        normal(F.col(quoted(name)).cast(dtype), dtype)
+        normal(F.col(at[name]).cast(dtype), dtype)
         for name, dtype in zip(form.keys, how.key_types, strict=True)
     ]
     no_key = reduce(or_, [key.isNull() for key in keys])
@@ -170,7 +171,7 @@ def _write(frame: DataFrame, form: StagedForm, folder: Path, how: SparkStaging) 
     rows = counted.where(~no_key).select(
         F.xxhash64(*keys).alias("h"),
         *(key.alias(f"k{i}") for i, key in enumerate(keys)),
-        *(F.col(quoted(name)).alias(f"p{i}") for i, name in enumerate(form.columns)),
+        *(F.col(at[name]).alias(f"p{i}") for i, name in enumerate(form.columns)),
     )
     slices = _slices(rows)
     # the hash without its sign and its lower half, times the slices, without the next 31 bits

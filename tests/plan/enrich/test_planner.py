@@ -37,8 +37,8 @@ def test_the_columns_are_those_of_any_other_join():
         "t",
         "c_item",
     ]
-    with pytest.raises(sj.InvalidJoin, match=r"more than one column 'c_version'; rename"):
-        output(stream("s", "id c_version:str"), table("c", "id x", columns=["_version"]))
+    versions = output(stream("s", "id c_version:str"), table("c", "id x", columns=["_version"]))
+    assert versions.names == ["id", "c_version", "_c_version"]
 
 
 def test_a_result_says_its_version_where_that_is_asked():
@@ -228,5 +228,6 @@ def test_a_table_that_cannot_be_meant_is_refused(declared, says):
 
 def test_a_version_column_of_the_tables_own():
     assert output(ORDERS, table("c", "id _version")).names == ["id", "item", "t", "_version"]
-    with pytest.raises(sj.InvalidJoin, match=r"has a column '_version' of its own.* rename that column"):
-        table("c", "id _version", columns=["_version"])
+    plan = sj.enrich(ORDERS, table("c", "id x _version", columns=["_version"])).plan
+    assert plan.spec.output.names == ["id", "item", "t", "_version"]
+    assert not plan.spec.emits_version

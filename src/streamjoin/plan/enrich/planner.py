@@ -23,7 +23,7 @@ from streamjoin.declare.table import Table
 from streamjoin.enrich.segments import SEGMENT_BYTES, StagedForm, StagedVersion
 from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.errors import InvalidJoin
-from streamjoin.plan.output import Columns, check_names, joined_schema
+from streamjoin.plan.output import Columns, free_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
 
 ENRICH_PRESETS = {
@@ -248,9 +248,9 @@ def _outputs(stream: Stream, tables: Sequence[Table], key_types: Sequence[pa.Dat
         fields = [*fields, *whole[at : at + len(table.payload)]]
         at += len(table.payload)
         if table.emits_version:
-            fields.append(pa.field(f"{table.name}_version", pa.string()))
+            taken = [field.name for field in (*whole, *fields)]
+            fields.append(pa.field(*free_names([f"{table.name}_version"], taken), pa.string()))
         found.append(pa.schema(fields))
-    check_names(fields)
     return found
 
 

@@ -21,11 +21,11 @@ from typing import Any
 from streamjoin.columnar.types import common_type
 from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
+from streamjoin.plan.output import Member, free_names, result_names
 
-STAMPS = ("_latest", "_until")  # hidden columns of results on their way into the next operator
-_COLUMN = r"\s*(\w+)\.(\w+|`[^`]+`)\s*"
+_COLUMN = r"\s*(\w+)\.(\w+|`(?:[^`]|``)*`)\s*"
 _EDGE = re.compile(f"{_COLUMN}={_COLUMN}")
-_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_AND = re.compile(r"\s+and\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", re.IGNORECASE)  # outside of backticks
 _WRITE = 'write edges as on="a.x = b.x and b.y = c.y", or as a list of such equations'
 
 InputColumn = tuple[int, str]  # the number of an input and a column of it
@@ -69,16 +69,13 @@ class Graph:
         for i, stream in enumerate(self.streams):
             members += [(i, name) for name in stream.schema.names if (i, name) in first]
             members += [(i, name) for name in self.others(i)]
-        seen = Counter(name for _, name in members)
-        keys = Counter(name for _, name in first)
-        found = {
-            (i, name): name
-            if seen[name] == 1 or ((i, name) in first and keys[name] == 1)
-            else f"{self.streams[i].name}_{name}"
-            for i, name in members
-        }
-        _check_result(list(found.values()))
-        return found
+        named = result_names([Member(self.streams[i].name, name, (i, name) in first) for i, name in members])
+        return dict(zip(members, named, strict=True))
+
+    @cached_property
+    def stamps(self) -> tuple[str, ...]:
+        """Hidden columns of results on their way into the next operator: the latest time, and until when."""
+        return free_names(("_latest", "_until"), self.names.values())
 
     def class_name(self, number: int) -> str:
         """The name of a class in the result."""
@@ -122,7 +119,8 @@ def _edge(text: str, streams: Sequence[Stream]) -> tuple[InputColumn, InputColum
 
 
 def _input_column(text: str, stream: str, column: str, streams: Sequence[Stream]) -> InputColumn:
-    names, column = [one.name for one in streams], column.strip("`")
+    names = [one.name for one in streams]
+    column = column[1:-1].replace("``", "`") if column.startswith("`") else column
     if stream not in names:
         raise InvalidJoin(f"on= has {text.strip()!r}, but no stream {stream!r}; there are {', '.join(names)}")
     number = names.index(stream)
@@ -184,15 +182,3 @@ def _check_connected(graph: Graph) -> None:
             f"no edge connects {', '.join(apart)} with {', '.join(here)}, which would be a cross product; "
             f'add an edge such as "{here[0]}.… = {apart[0]}.…" to on=, or leave {", ".join(apart)} out'
         )
-
-
-def _check_result(names: list[str]) -> None:
-    clashing = sorted(name for name, count in Counter(names).items() if count > 1)
-    if clashing:
-        raise InvalidJoin(
-            f"the result would have more than one column {', '.join(map(repr, clashing))}; "
-            "rename a column or an input, or choose columns=[…]"
-        )
-    taken = sorted(name for name in names if name.casefold() in STAMPS)
-    if taken:
-        raise InvalidJoin(f"the result has a column {', '.join(taken)}, a name used inside; rename it")

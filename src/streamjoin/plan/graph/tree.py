@@ -24,7 +24,7 @@ import pyarrow as pa
 from streamjoin.declare.stream import Stream
 from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.join.strategies.spill import SpillAbove
-from streamjoin.plan.graph.edges import STAMPS, Graph
+from streamjoin.plan.graph.edges import Graph
 from streamjoin.plan.planner import JoinOptions, OperatorColumns, Plan, plan_join
 
 Keys = tuple[tuple[int, ...], ...]  # of several operators, by classes
@@ -184,8 +184,9 @@ class Planner:
     def stamps(self, tree: Tree) -> tuple[str, ...]:
         """The stamps of an operator's results: both where a window counts, else the time if there is one."""
         if any(stream.window_us is not None for stream in self.graph.streams):
-            return STAMPS
-        return STAMPS[:1] if any(self.graph.streams[i].time is not None for i in tree.inputs) else ()
+            return self.graph.stamps
+        timed = any(self.graph.streams[i].time is not None for i in tree.inputs)
+        return self.graph.stamps[:1] if timed else ()
 
     def _named(self, number: int, columns: Iterable[str]) -> list[str]:
         """The names in the result of an input's columns."""
