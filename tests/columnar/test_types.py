@@ -30,7 +30,7 @@ WIDENED = [
     (DEC(10, 2), pa.float32(), pa.float64()),
     (pa.date32(), pa.date64(), pa.date32()),
     (pa.date32(), TS("us"), TS("us")),
-    (pa.date32(), TS("us", "UTC"), None),  # which midnight?
+    (pa.date32(), TS("us", "UTC"), TS("us", "UTC")),  # midnight in that zone
     (TS("s"), TS("us"), TS("us")),
     (TS("ms", "UTC"), TS("us", "Europe/Berlin"), TS("us", "UTC")),
     (TS("us"), TS("us", "UTC"), None),  # which zone?

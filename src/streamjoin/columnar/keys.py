@@ -175,8 +175,12 @@ def tie_order(keys: Sequence[Any]) -> Ints:
     return np.argsort(np.array(rank), kind="stable")
 
 
-def cast_by_position(array: Any, dtype: pa.DataType) -> Any:
-    """The array in another type; fields of a struct by their place, as Spark does, not by their names."""
+def cast_by_position(array: Any, dtype: pa.DataType, *, rounded: bool = False) -> Any:
+    """The array in another type; fields of a struct by their place, as Spark does, not by their names.
+
+    As in Spark too, decimals become the nearest float, and dates midnight in the zone of a timestamp.
+    `rounded`: whole numbers may become the nearest float; otherwise one that is none is refused.
+    """
     if array.type == dtype:
         return array
     if pa.types.is_struct(array.type) and pa.types.is_struct(dtype):
@@ -184,10 +188,16 @@ def cast_by_position(array: Any, dtype: pa.DataType) -> Any:
             raise pa.ArrowInvalid(f"{array.type.num_fields} fields are not {dtype.num_fields}")
         fields = [dtype.field(i) for i in range(dtype.num_fields)]
         parts = [
-            cast_by_position(part, field.type) for part, field in zip(array.flatten(), fields, strict=True)
+            cast_by_position(part, field.type, rounded=rounded)
+            for part, field in zip(array.flatten(), fields, strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
-    return array.cast(dtype)
+    if pa.types.is_floating(dtype) and pa.types.is_decimal(array.type):
+        return array.cast(pa.string()).cast(dtype)  # Arrow's own cast makes 0.30000000000000004 of 0.3
+    if pa.types.is_date(array.type) and pa.types.is_timestamp(dtype) and dtype.tz is not None:
+        midnight = array.cast(pa.timestamp(dtype.unit))
+        return pc.assume_timezone(midnight, dtype.tz, ambiguous="earliest", nonexistent="latest")
+    return array.cast(dtype, safe=not (rounded and pa.types.is_floating(dtype)))
 
 
 def checksum(columns: Sequence[Any]) -> tuple[int, int]:

@@ -1,6 +1,9 @@
 """Key types: the one type to which the key columns of all inputs are cast before hashing, as Spark widens:
 whole numbers to the wider one, whole numbers and decimals to a decimal that holds both, either
 with a float to double, a date with a timestamp to the timestamp. Everything else must be equal.
+
+A double holds 15 digits of any number: of wider whole numbers and decimals two may become one, as in Spark.
+Then keys no longer are what was declared of them (`keeps_apart`), and the planner refuses such declarations.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from streamjoin.errors import InvalidJoin
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _UNITS = ["s", "ms", "us", "ns"]
+_EXACT_DIGITS = 15  # of a double: different numbers of so many digits are different doubles
 
 
 def plain(dtype: pa.DataType) -> pa.DataType:
@@ -66,6 +70,19 @@ def widen(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def keeps_apart(own: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether different values of a type stay different in the type that it is widened to.
+
+    >>> keeps_apart(pa.int32(), pa.float64()), keeps_apart(pa.int64(), pa.float64())
+    (True, False)
+    """
+    if pa.types.is_struct(own) and pa.types.is_struct(wide):
+        pairs = zip(own, wide, strict=True)
+        return all(keeps_apart(plain(one.type), other.type) for one, other in pairs)
+    exact = _as_decimal(own)
+    return exact is None or not pa.types.is_floating(wide) or exact[0] <= _EXACT_DIGITS
+
+
 def _widen_integers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     bits = max(
         a.bit_width * (1 + pa.types.is_unsigned_integer(a)),
@@ -98,7 +115,7 @@ def _widen_times(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_date(a) and pa.types.is_date(b):
         return pa.date32()
     date, time = (a, b) if pa.types.is_date(a) else (b, a)
-    return time if pa.types.is_date(date) and pa.types.is_timestamp(time) and time.tz is None else None
+    return time if pa.types.is_date(date) and pa.types.is_timestamp(time) else None
 
 
 def _widen_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

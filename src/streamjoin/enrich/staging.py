@@ -111,7 +111,7 @@ def in_layout(batch: pa.RecordBatch, form: StagedForm, hash_function: Hash, tabl
 
 def _cast(column: Any, dtype: pa.DataType, name: str, table: str) -> Any:
     try:
-        return cast_by_position(column.cast(plain(column.type)), dtype)
+        return cast_by_position(column.cast(plain(column.type)), dtype, rounded=True)
     except pa.ArrowNotImplementedError as error:
         raise InvalidJoin(
             f"{table}: column {name!r} is {column.type} and cannot become {dtype}; cast it first"

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
-from streamjoin.columnar.keys import canonical, hash_keys, valid
+from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys, valid
 from streamjoin.join.partial_punctuations import first_of_each
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.codec import decode_run, encode_run
@@ -77,7 +77,8 @@ class ForwardedPunctuations(StateComponent):
         if punctuated is None or not self._spec.forwarded:
             return
         *columns, by = punctuated.columns
-        columns = [canonical(c.cast(dtype)) for c, dtype in zip(columns, self.layout.key_types, strict=True)]
+        typed = zip(columns, self.layout.key_types, strict=True)
+        columns = [canonical(cast_by_position(column, dtype)) for column, dtype in typed]
         named = np.stack([valid([column]) for column in columns])
         useful: Mask = np.zeros(len(by), np.bool_)
         for later in self._spec.later:

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 
 from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Layout
 from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys
+from streamjoin.columnar.types import keeps_apart, plain
 from streamjoin.declare.punctuation_source import Condition, Read
 from streamjoin.declare.stream import Stream
 from streamjoin.errors import BadInput, InvalidJoin
@@ -174,7 +175,8 @@ class Intake:
     def _column(self, table: pa.Table, name: str, dtype: pa.DataType) -> Any:
         column = table.column(name)
         self._check_fields(name, column.type)
-        return read_as(column, dtype, f"stream {self.stream.name!r}, column {name!r}")
+        rounded = not keeps_apart(plain(self.stream.type_of(name)), dtype)
+        return read_as(column, dtype, f"stream {self.stream.name!r}, column {name!r}", rounded=rounded)
 
     def _check_fields(self, name: str, pushed: pa.DataType) -> None:
         """Fields of a struct are known by their place, so their names must be those declared."""
@@ -256,10 +258,18 @@ def widened(given: Pattern, own: pa.DataType, common: pa.DataType) -> Pattern:
         checked = check(given, own)
     except BadInput:
         return check(given, common)
-    own = own.value_type if pa.types.is_dictionary(own) else own
+    own = plain(own)
 
     def wide(value: Any) -> Any:
-        return None if value is None else pa.scalar(value, own).cast(common).as_py()
+        if value is None:
+            return None
+        found = cast_by_position(pa.array([value], own), common, rounded=True)[0].as_py()
+        if not keeps_apart(own, common) and found != value:
+            raise BadInput(
+                f"a punctuation of {value!r}, but the join compares keys as {common}, and {value!r} is no "
+                f"{common}: it would close other keys; cast the key columns to one type"
+            )
+        return found
 
     if isinstance(checked, Constant):
         return Constant(wide(checked.value))
@@ -277,11 +287,11 @@ def _constants(pattern: Pattern) -> tuple[Any, ...] | None:
     return tuple(pattern.values) if isinstance(pattern, Enumeration) else None
 
 
-def read_as(column: pa.ChunkedArray, dtype: pa.DataType, what: str) -> Any:
+def read_as(column: pa.ChunkedArray, dtype: pa.DataType, what: str, *, rounded: bool = False) -> Any:
     """A column of a user's table as one array of the declared type."""
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     try:
-        return cast_by_position(array, dtype)
+        return cast_by_position(array, dtype, rounded=rounded)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BadInput(
             f"{what}: cannot read {array.type} as {dtype} ({error}); push tables of the declared schema"

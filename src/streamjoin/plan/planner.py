@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
-from streamjoin.columnar.types import common_type, plain
+from streamjoin.columnar.types import common_type, keeps_apart, plain
 from streamjoin.declare.arrival import Arrival
 from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
@@ -136,6 +136,7 @@ def plan_join(
         for i in range(width)
     )
     for stream in streams:
+        _check_kept_apart(stream, streams, key_types)
         if stream.punctuation is not None:
             stream.punctuation.check_key_types(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
@@ -167,6 +168,23 @@ def plan_join(
     if growing is not None:
         raise InvalidJoin(f"{growing}. Or leave strict=True out, to be warned only")
     return Plan(tuple(streams), options, within_memory(spec), tuple(reasons), tuple(bounds))
+
+
+def _check_kept_apart(stream: Stream, streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> None:
+    """Refuse what is declared of keys where widening makes one key of two."""
+    closing = closes_keys(stream)
+    for i, (column, dtype) in enumerate(zip(stream.key, key_types, strict=True)):
+        own = plain(stream.type_of(column))
+        if closing is None or keeps_apart(own, dtype):
+            continue
+        others = ", ".join(
+            f"{one.name}.{one.key[i]}" for one in streams if plain(one.type_of(one.key[i])) != own
+        )
+        raise InvalidJoin(
+            f"{stream.name}.{column} is {own} and compared as {dtype} with {others}, as Spark does; two "
+            f"of its keys may be one there, and {closing} would close both; cast {stream.name}.{column} to {dtype} "
+            f"if that is meant, or {others} to {own}"
+        )
 
 
 def check_options(options: JoinOptions) -> None:
