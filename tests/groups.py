@@ -9,15 +9,19 @@ from typing import Any
 
 
 def aggregate(function: str, values: Sequence[Any], times: Sequence[Any] = ()) -> Any:
-    """What a function makes of the values of one group; `times` for first and last only."""
+    """What a function makes of the values of one group; `times`, or values of the column that decides, for
+    first, last, min_by and max_by only.
+    """
     there = [value for value in values if value is not None]
     if function == "count":
         return len(there)
     if function == "collect":
         return sorted(there, key=_order)
-    if function in ("first", "last"):
-        extreme = min if function == "first" else max
-        at = [value for value, t in zip(values, times, strict=True) if t == extreme(times)]
+    if function in ("first", "last", "min_by", "max_by"):
+        extreme = min if function in ("first", "min_by") else max
+        counted = [(value, _order(t)) for value, t in zip(values, times, strict=True) if t is not None]
+        best = extreme((t for _, t in counted), default=None)
+        at = [value for value, t in counted if t == best]
         return extreme((value for value in at if value is not None), key=_order, default=None)
     if not there:
         return None

@@ -327,7 +327,8 @@ def over(dtype: pa.DataType, function: str) -> sj.Joined:
     many = sj.stream(
         pa.schema({"k": pa.int64(), "v": dtype, "t": pa.timestamp("us")}), name="many", key="k", time="t"
     )
-    return sj.join(one, many).group_by("k").agg(a=("v", function))
+    by = ("t",) if FUNCTIONS[function].ordered else ()
+    return sj.join(one, many).group_by("k").agg(a=("v", function, *by))
 
 
 def same(found: Any, wanted: Any) -> None:

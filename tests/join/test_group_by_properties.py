@@ -52,12 +52,15 @@ def x_names(script: Script) -> list[str]:
     return [f"{NAMES[i]}_x" for i in range(len(script.inputs))]
 
 
-def asked(script: Script) -> dict[str, tuple[str, str]]:
-    """Every function on every x that it takes; first and last where all rows have times."""
+def asked(script: Script) -> dict[str, tuple[str, ...]]:
+    """Every function on every x that it takes; first and last where all rows have times; the last x decides
+    where a column does.
+    """
     timed = all(one.time is not None for one in script.inputs)
+    names = x_names(script)
     return {"n": ("*", "count")} | {
-        f"{function}_{name}": (name, function)
-        for name, one in zip(x_names(script), script.inputs, strict=False)
+        f"{function}_{name}": (name, function, *names[-1:][: kind.ordered])
+        for name, one in zip(names, script.inputs, strict=False)
         for function, kind in FUNCTIONS.items()
         if kind.takes(TYPES[one.x]) and (timed or not kind.timed)
     }
@@ -106,18 +109,26 @@ def expected(streams: Streams) -> Bag:
     )
 
 
+def values_of(members: list[list[Row | None]], number: int) -> list[Any]:
+    """The x of one input in every row of a group."""
+    parts = [each[number] for each in members]
+    return [None if part is None else part.x for part in parts]
+
+
 def final_row(script: Script, key: tuple[Any, ...], members: list[list[Row | None]]) -> tuple[Any, ...]:
     names = x_names(script)
     first = members[0][0]
     row = dict(zip(key_names(0, len(key)), key, strict=True))
     row[names[0]] = None if first is None else first.x
     times = [max(part.t or 0 for part in parts if part) for parts in members]
-    for name, (column, function) in asked(script).items():
+    for name, (column, function, *by) in asked(script).items():
         if column == "*":
             row[name] = len(members)
             continue
-        parts = [each[names.index(column)] for each in members]
-        row[name] = aggregate(function, [None if part is None else part.x for part in parts], times)
+        values, order = values_of(members, names.index(column)), times
+        if by:
+            order = values_of(members, names.index(by[0]))
+        row[name] = aggregate(function, values, order)
     return plainly(row)
 
 

@@ -29,7 +29,7 @@ from streamjoin.plan.chain import upstream_of
 from streamjoin.plan.cost import Rate
 from streamjoin.plan.explain import check_format, described, explain
 from streamjoin.plan.graph.order import plan_edges
-from streamjoin.plan.group_by import grouped
+from streamjoin.plan.group_by import grouped, number_columns, sparks_names
 from streamjoin.plan.planner import JoinOptions, Plan, plan_join
 
 if TYPE_CHECKING:
@@ -369,25 +369,63 @@ class Joined:
 
 @dataclass(frozen=True)
 class GroupedBy:
-    """The results of a join by group; `agg` says how to aggregate them."""
+    """The results of a join by group; `agg`, `count`, `sum`… say how to aggregate them, as in Spark.
+
+    >>> import pyarrow as pa
+    >>> item, bid = (
+    ...     stream(pa.schema({"item": pa.int64(), name: pa.int64()}), name=name, key="item", unique=once)
+    ...     for name, once in (("opened", True), ("price", False))
+    ... )
+    >>> groups = join(item, bid).group_by("item")
+    >>> groups.count().plan.spec.emits.names, groups.max("price").plan.spec.emits.names
+    (['item', 'count'], ['item', 'max(price)'])
+    """
 
     plan: Plan
     columns: tuple[str, ...]
 
-    def agg(self, **aggregates: tuple[str, str]) -> Joined:
+    def agg(self, functions: Mapping[str, str] | None = None, /, **aggregates: tuple[str, ...]) -> Joined:
         """A join that emits, in place of its rows, one row per group as soon as its key is closed.
 
-        Each aggregate is a column and a function: count, sum, min, max, avg, first, last, collect;
-        `("*", "count")` counts rows. `first` and `last` go by event time.
+        Each aggregate is a column and a function: count, sum, min, max, avg, first, last, collect, or
+        min_by or max_by and the column that decides; `("*", "count")` counts rows. `first` and `last` go by
+        event time. Or a mapping of columns to functions, whose names are then Spark's.
 
         >>> import pyarrow as pa
         >>> item, bid = (
         ...     stream(pa.schema({"item": pa.int64(), name: pa.int64()}), name=name, key="item", unique=once)
         ...     for name, once in (("opened", True), ("price", False))
         ... )
-        >>> join(item, bid).group_by("item").agg(
-        ...     n=("*", "count"), best=("price", "max")
-        ... ).plan.spec.emits.names
-        ['item', 'n', 'best']
+        >>> groups = join(item, bid).group_by("item")
+        >>> groups.agg(n=("*", "count"), winner=("opened", "max_by", "price")).plan.spec.emits.names
+        ['item', 'n', 'winner']
+        >>> groups.agg({"price": "max", "*": "count"}).plan.spec.emits.names
+        ['item', 'max(price)', 'count(1)']
         """
-        return Joined(grouped(self.plan, self.columns, aggregates))
+        return Joined(grouped(self.plan, self.columns, {**sparks_names(functions), **aggregates}))
+
+    def count(self) -> Joined:
+        """How many rows each group has, in a column `count`."""
+        return self.agg(count=("*", "count"))
+
+    def sum(self, *columns: str) -> Joined:
+        """The sum of each column, of all that are numbers where none is named."""
+        return self._each("sum", columns)
+
+    def avg(self, *columns: str) -> Joined:
+        """The average of each column, of all that are numbers where none is named."""
+        return self._each("avg", columns)
+
+    mean = avg
+
+    def min(self, *columns: str) -> Joined:
+        """The least value of each column, of all that are numbers where none is named."""
+        return self._each("min", columns)
+
+    def max(self, *columns: str) -> Joined:
+        """The greatest value of each column, of all that are numbers where none is named."""
+        return self._each("max", columns)
+
+    def _each(self, function: str, columns: Sequence[str]) -> Joined:
+        chosen = columns or number_columns(self.plan, function)
+        return self.agg(dict.fromkeys(chosen, function))

@@ -8,7 +8,8 @@ of 3 and null and 4 is lifted to (3, 1) (-, 0) (4, 1), combined to (7, 2) and fi
 What comes out does not depend on what was combined with what, except for the last digits of a sum
 of floats. Whole numbers and decimals are summed in wider ones than the answer's, so a sum overflows
 only if the answer itself does. Null rules and types are Spark's: null counts nowhere, is left out
-of lists, and is the answer where there is nothing else; for `first` and `last` null is a value.
+of lists, and is the answer where there is nothing else; for `first`, `last`, `max_by` and `min_by` null is a
+value. Structs have the order of their fields, the first one first, a null field below all others.
 
 Cost: linear, plus the sorting of collected lists when they are finished. No loop over rows.
 """
@@ -48,14 +49,34 @@ class Groups:
         found = table.group_by("group", use_threads=False).aggregate([("value", function)])
         return found.column(f"value_{function}").combine_chunks()
 
+    def extreme_rows(self, of: str, codes: Sequence[Any]) -> Any:
+        """One row of each group: the least or greatest by the first code, then by the next, and so on.
+
+        Nulls of a code do not count where a group has anything else. Worked case: of (1, 7) (2, -) (2, 5) the
+        greatest is the third.
+        """
+        rows, groups = np.arange(len(self.of_rows)), self
+        for code in codes:
+            own = code if len(rows) == len(code) else code.take(pa.array(rows))
+            best = groups.by(of, own).take(pa.array(groups.of_rows))
+            kept = pc.or_(pc.fill_null(pc.equal(own, best), False), best.is_null())
+            there = kept.to_numpy(zero_copy_only=False)
+            of_rows = groups.of_rows[there]
+            rows, groups = rows[there], Groups(of_rows, np.searchsorted(of_rows, np.arange(len(self))))
+            if len(rows) == len(self):
+                break
+        return pa.array(rows[groups.start])
+
 
 @dataclass(frozen=True)
 class Accumulator(ABC):
-    """One function on a column of a type that it `takes`."""
+    """One function on a column of a type that it `takes`; `by` is the type of the column that decides."""
 
     dtype: pa.DataType
+    by: pa.DataType | None = None
     says: ClassVar[str]
     timed: ClassVar[bool] = False  # the rows' event times decide
+    ordered: ClassVar[bool] = False  # another column decides
 
     @staticmethod
     def takes(dtype: pa.DataType) -> bool:
@@ -73,8 +94,8 @@ class Accumulator(ABC):
         return self.dtype
 
     @abstractmethod
-    def lift(self, column: Any, time: Ints) -> list[Any]:
-        """Accumulators of single rows."""
+    def lift(self, column: Any, order: Any) -> list[Any]:
+        """Accumulators of single rows; `order` has for each what decides, times or values of a column."""
 
     @abstractmethod
     def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
@@ -96,7 +117,7 @@ class Count(Accumulator):
     def takes(dtype: pa.DataType) -> bool:  # noqa: ARG004 - every type
         return True
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
+    def lift(self, column: Any, order: Any) -> list[Any]:
         return [column.is_valid().cast(pa.int64())]
 
     def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
@@ -130,7 +151,7 @@ class Sum(Accumulator):
             return pa.decimal128(digits, self.dtype.scale)
         return pa.float64() if pa.types.is_floating(self.dtype) else pa.int64()
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
+    def lift(self, column: Any, order: Any) -> list[Any]:
         return [column.cast(self.types[0])]
 
     def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
@@ -162,8 +183,8 @@ class Average(Accumulator):
     def _count(self) -> Count:
         return Count(self.dtype)
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
-        return [*self._sum.lift(column, time), *self._count.lift(column, time)]
+    def lift(self, column: Any, order: Any) -> list[Any]:
+        return [*self._sum.lift(column, order), *self._count.lift(column, order)]
 
     def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
         return [*self._sum.combine(groups, columns[:1]), *self._count.combine(groups, columns[1:])]
@@ -177,18 +198,25 @@ class Extreme(Accumulator):
 
     of: ClassVar[str]  # "min" or "max"
 
+    @staticmethod
+    def takes(dtype: pa.DataType) -> bool:
+        if pa.types.is_struct(dtype):
+            return dtype.num_fields > 0 and all(Extreme.takes(field.type) for field in dtype)
+        return Accumulator.takes(dtype)
+
     @property
     def types(self) -> tuple[pa.DataType, ...]:
-        return (coded_type(self.dtype),)
+        return (self.dtype,)
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
-        return [coded(column)]
+    def lift(self, column: Any, order: Any) -> list[Any]:
+        return [canonical(column)]
 
     def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
-        return [groups.by(self.of, columns[0])]
+        rows = groups.extreme_rows(self.of, [code for column in columns for code in codes(column)])
+        return [column.take(rows) for column in columns]
 
     def finish(self, columns: Sequence[Any]) -> Any:
-        return decoded(columns[-1], self.dtype)
+        return columns[-1]
 
 
 class Least(Extreme):
@@ -204,34 +232,50 @@ class Greatest(Extreme):
 
 
 class AtExtreme(Extreme):
-    """The value of the earliest or latest row; of rows at one time the least or greatest value, null
-    where there is no other.
+    """The value of the row in which another column is least or greatest; of several such rows the least or
+    greatest value, null where there is no other. Rows in which that column is null do not count.
     """
 
-    timed = True
+    ordered = True
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
-        return (pa.int64(), *super().types)
+        return (self.by, self.dtype)
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
-        return [pa.array(time), *super().lift(column, time)]
-
-    def combine(self, groups: Groups, columns: Sequence[Any]) -> list[Any]:
-        time = groups.by(self.of, columns[0])
-        there = time.to_numpy()[groups.of_rows] == columns[0].to_numpy()
-        of_rows = groups.of_rows[there]
-        nearest = Groups(of_rows, np.searchsorted(of_rows, np.arange(len(groups))))
-        return [time, *super().combine(nearest, [columns[1].filter(pa.array(there))])]
+    def lift(self, column: Any, order: Any) -> list[Any]:
+        counts = order.is_valid()
+        return [canonical(order), canonical(pc.if_else(counts, column, pa.nulls(len(column), column.type)))]
 
 
-class First(AtExtreme):
+class LeastBy(AtExtreme):
+    """Of the row in which another column is least."""
+
+    says, of = "min_by", "min"
+
+
+class GreatestBy(AtExtreme):
+    """Of the row in which another column is greatest."""
+
+    says, of = "max_by", "max"
+
+
+class AtTime(AtExtreme):
+    """The same, decided by event time."""
+
+    ordered, timed = False, True
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return (pa.int64(), self.dtype)
+
+
+class First(AtTime):
     """Of the earliest row."""
 
     says, of = "first", "min"
 
 
-class Last(AtExtreme):
+class Last(AtTime):
     """Of the latest row."""
 
     says, of = "last", "max"
@@ -250,7 +294,7 @@ class Collect(Accumulator):
     def result(self) -> pa.DataType:
         return pa.list_(self.dtype)
 
-    def lift(self, column: Any, time: Ints) -> list[Any]:
+    def lift(self, column: Any, order: Any) -> list[Any]:
         there = column.is_valid().to_numpy(zero_copy_only=False)
         return [self._lists(np.cumsum(there), column.drop_null())]
 
@@ -271,7 +315,8 @@ class Collect(Accumulator):
 
 
 FUNCTIONS: dict[str, type[Accumulator]] = {
-    kind.says: kind for kind in (Count, Sum, Least, Greatest, Average, First, Last, Collect)
+    kind.says: kind
+    for kind in (Count, Sum, Least, Greatest, Average, LeastBy, GreatestBy, First, Last, Collect)
 }
 
 
@@ -283,27 +328,24 @@ def _lengths(lists: Any) -> Ints:
 # Values in the order that counts
 
 
-def coded_type(dtype: pa.DataType) -> pa.DataType:
-    """The type in which values of a type are compared."""
-    return pa.int64() if pa.types.is_floating(dtype) or pa.types.is_duration(dtype) else dtype
+def codes(column: Any, *, nested: bool = False) -> list[Any]:
+    """Columns whose order, one after another, is that of the values; a struct's are those of its fields.
+
+    A null is null in the first one; inside a struct it is below all other values, as Spark says.
+    """
+    there = column.is_valid()
+    flag = there.cast(pa.int8()) if nested else pc.if_else(there, pa.scalar(1, pa.int8()), None)
+    if pa.types.is_struct(column.type):
+        return [flag, *(code for field in column.flatten() for code in codes(field, nested=True))]
+    return [flag, coded(column)] if nested else [coded(column)]
 
 
 def coded(column: Any) -> Any:
     """The same values in a type that Arrow orders as Spark does: floats by their bits, NaN last."""
-    if pa.types.is_floating(column.type):
-        plain = canonical(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return pa.array(_flipped(plain.view(np.int64)), mask=column.is_null().to_numpy(zero_copy_only=False))
-    return column.cast(coded_type(column.type))
-
-
-def decoded(codes: Any, dtype: pa.DataType) -> Any:
-    """What was coded."""
-    if not pa.types.is_floating(dtype):
-        return codes.cast(dtype)
-    plain = _flipped(pc.fill_null(codes, 0).to_numpy()).view(np.float64)
-    return pa.array(plain, mask=codes.is_null().to_numpy(zero_copy_only=False)).cast(dtype)
-
-
-def _flipped(bits: Ints) -> Ints:
-    """Bits of floats as ordered numbers, and back."""
-    return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    if pa.types.is_duration(column.type):
+        return column.cast(pa.int64())
+    if not pa.types.is_floating(column.type):
+        return column
+    bits = canonical(column).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
+    ascending = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    return pa.array(ascending, mask=column.is_null().to_numpy(zero_copy_only=False))

@@ -20,16 +20,24 @@ from streamjoin.columnar.assemble import Component
 from streamjoin.columnar.batch import Batch, Ints, Layout
 from streamjoin.columnar.keys import canonical
 from streamjoin.errors import BadInput
-from streamjoin.join.aggregates import ALL_ROWS, Accumulator, Groups
+from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS, Accumulator, Groups
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One column of the answer: a function of a column of the joined row."""
+    """One column of the answer: a function of a column of the joined row, and of another that decides."""
 
     name: str
     column: str
     accumulator: Accumulator
+    by: str | None = None
+
+    @classmethod
+    def of(cls, joined: pa.Schema, name: str, column: str, function: str, by: str | None = None) -> Aggregate:
+        """A function by its name, of columns of a joined row."""
+        dtype = pa.int64() if (column, function) == (ALL_ROWS, "count") else joined.field(column).type
+        order = None if by is None else joined.field(by).type
+        return cls(name, column, FUNCTIONS[function](dtype, order), by)
 
     @property
     def counts_rows(self) -> bool:
@@ -38,7 +46,8 @@ class Aggregate:
 
     @property
     def text(self) -> str:
-        return f"{self.name} = {self.accumulator.says}({self.column})"
+        columns = self.column if self.by is None else f"{self.column}, {self.by}"
+        return f"{self.name} = {self.accumulator.says}({columns})"
 
 
 @dataclass(frozen=True)
@@ -77,15 +86,16 @@ class Grouping:
 
     def lift(self, rows: pa.RecordBatch, components: Sequence[Component]) -> Batch:
         """Joined rows as partial rows, one each; their time is that of the latest component."""
-        time: Ints = np.empty(0, np.int64)
+        time = None
         if any(one.accumulator.timed for one in self.aggregates):
-            time = np.maximum.reduce([of.time[at] for of, at in components if of.layout.timed])
+            times = [of.time[at] for of, at in components if of.layout.timed]
+            time = pa.array(np.maximum.reduce(times))
         of, at = components[0]
         columns = [pa.array(of.hash[at]), *(rows.column(name) for name in self.keys)]
         columns += [canonical(rows.column(name)) for name in self.others]
         for one in self.aggregates:
             values = columns[0] if one.counts_rows else rows.column(one.column)
-            columns += one.accumulator.lift(values, time)
+            columns += one.accumulator.lift(values, time if one.by is None else rows.column(one.by))
         return self.layout.batch(columns)
 
     def combine(self, rows: Batch) -> Batch:

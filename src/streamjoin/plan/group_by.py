@@ -40,6 +40,32 @@ def grouped(plan: Plan, columns: Sequence[Any], aggregates: Mapping[str, Any]) -
     return replace(plan, spec=replace(plan.spec, grouping=grouping))
 
 
+def sparks_names(functions: Mapping[str, str] | None) -> dict[str, tuple[str, str]]:
+    """Aggregates that are a function of each column, under the names that Spark gives them.
+
+    >>> sparks_names({"price": "max", "*": "count"})
+    {'max(price)': ('price', 'max'), 'count(1)': ('*', 'count')}
+    """
+    if not isinstance(functions, Mapping | None):
+        raise InvalidJoin(f'agg({functions!r}); give aggregates by name, as in agg(n=("*", "count"))')
+    return {
+        f"{function}({'1' if column == ALL_ROWS else column})": (column, function)
+        for column, function in (functions or {}).items()
+    }
+
+
+def number_columns(plan: Plan, function: str) -> list[str]:
+    """The columns of a joined row that are numbers, group columns too, as in Spark."""
+    found = [field.name for field in plan.spec.output if _is_number(field.type)]
+    if not found:
+        raise InvalidJoin(f"{function}(): the join has no column that is a number; name the columns")
+    return found
+
+
+def _is_number(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
+
+
 def _check_join(plan: Plan) -> None:
     if plan.spec.grouping is not None:
         raise InvalidJoin("this join is grouped already; call group_by on the join itself")
@@ -85,27 +111,35 @@ def _check_columns(spec: JoinSpec, columns: Sequence[Any]) -> None:
 
 
 def _aggregate(spec: JoinSpec, columns: Sequence[str], name: str, asked: Any) -> Aggregate:
-    if not (isinstance(asked, tuple) and len(asked) == 2 and all(isinstance(part, str) for part in asked)):
+    if not (isinstance(asked, tuple) and len(asked) in (2, 3) and all(isinstance(one, str) for one in asked)):
         raise InvalidJoin(f'{name}={asked!r}; give a column and a function, such as ("price", "sum")')
-    column, function = asked
+    column, function, *by = asked
     if name in columns:
         raise InvalidJoin(f"{name} is a group column and an aggregate; give the aggregate another name")
     if function not in FUNCTIONS:
         raise InvalidJoin(f"{name}: no function {function!r}; give one of {', '.join(FUNCTIONS)}")
-    if column == ALL_ROWS and (function == "count" or column not in spec.output.names):
-        if function != "count":
-            raise InvalidJoin(f'{name}: there is no {function} of "*"; give a column, or ("*", "count")')
-        return Aggregate(name, column, FUNCTIONS["count"](pa.int64()))
+    if FUNCTIONS[function].ordered != bool(by):
+        given = f"{function} takes no second column; give {(column, function)!r}"
+        if not by:
+            given = f'{function} needs the column that decides; give ({column!r}, {function!r}, "price")'
+        raise InvalidJoin(f"{name}: {given}")
+    if (column, function) != (ALL_ROWS, "count"):
+        _check_aggregated(spec, name, column, function)
+    if by:
+        _check_aggregated(spec, name, by[0], function)
+    return Aggregate.of(spec.output, name, column, function, *by)
+
+
+def _check_aggregated(spec: JoinSpec, name: str, column: str, function: str) -> None:
+    """Whether the joined row has the column, and the function a meaning for its type."""
     if column not in spec.output.names:
+        if column == ALL_ROWS:
+            raise InvalidJoin(f'{name}: there is no {function} of "*"; give a column, or ("*", "count")')
         known = ", ".join(spec.output.names)
         raise InvalidJoin(f"{name}: the join has no column {column!r}; it has {known}")
-    return Aggregate(name, column, _accumulator(spec, name, column, function))
-
-
-def _accumulator(spec: JoinSpec, name: str, column: str, function: str) -> Accumulator:
     dtype = spec.output.field(column).type
     if FUNCTIONS[function].takes(dtype):
-        return FUNCTIONS[function](dtype)
+        return
     fitting = [known for known, kind in FUNCTIONS.items() if kind.takes(dtype)]
     instead = "; or take sum and count and divide" if function == "avg" and "sum" in fitting else ""
     raise InvalidJoin(

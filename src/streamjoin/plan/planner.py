@@ -182,8 +182,8 @@ def _check_kept_apart(stream: Stream, streams: Sequence[Stream], key_types: Sequ
         )
         raise InvalidJoin(
             f"{stream.name}.{column} is {own} and compared as {dtype} with {others}, as Spark does; two "
-            f"of its keys may be one there, and {closing} would close both; cast {stream.name}.{column} to {dtype} "
-            f"if that is meant, or {others} to {own}"
+            f"of its keys may be one there, and {closing} would close both; cast {stream.name}.{column} "
+            f"to {dtype} if that is meant, or {others} to {own}"
         )
 
 

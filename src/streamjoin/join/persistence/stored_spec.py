@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from streamjoin.columnar.batch import Layout
 from streamjoin.declare.arrival import Arrival, Clustered, Ordered
-from streamjoin.join.aggregates import ALL_ROWS, FUNCTIONS
 from streamjoin.join.group_spec import Aggregate, Grouping
 from streamjoin.join.join_type import join_type
 from streamjoin.join.spec import InputSpec, JoinSpec
@@ -68,17 +67,14 @@ def _grouping_to_json(grouping: Grouping) -> dict[str, Any]:
         "joined": grouping.joined.serialize().to_pybytes().hex(),
         "keys": grouping.keys,
         "columns": grouping.columns,
-        "aggregates": [(one.name, one.column, one.accumulator.says) for one in grouping.aggregates],
+        "aggregates": [(one.name, one.column, one.accumulator.says, one.by) for one in grouping.aggregates],
     }
 
 
 def _grouping_from_json(saved: dict[str, Any]) -> Grouping:
     joined = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(saved["joined"])))
-    aggregates = []
-    for name, column, function in saved["aggregates"]:
-        dtype = pa.int64() if column == ALL_ROWS else joined.field(column).type
-        aggregates.append(Aggregate(name, column, FUNCTIONS[function](dtype)))
-    return Grouping(joined, tuple(saved["keys"]), tuple(saved["columns"]), tuple(aggregates))
+    aggregates = tuple(Aggregate.of(joined, *one) for one in saved["aggregates"])
+    return Grouping(joined, tuple(saved["keys"]), tuple(saved["columns"]), aggregates)
 
 
 def _input(name: str, identity: dict[str, Any], stored: dict[str, Any]) -> InputSpec:
