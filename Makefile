@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need from a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-systems test-long lint bench papers peers scale lock clean
+.PHONY: help setup demo test test-systems test-long test-matrix lint bench papers peers scale lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,6 +45,11 @@ test-systems: setup ## the tests with servers, killed processes and new environm
 test-long: setup ## more seeds and schedules of both (hours)
 	@$(WITH_JAVA) $(BIN)/pytest -m slow tests
 
+# Each version of Spark that is supported, and the Python that its tests run on.
+MATRIX ?= 4.0.1:3.11 4.1.1:3.12 4.2.0:3.13 4.3.0:3.11
+test-matrix: ## the Spark tests on each supported version, and checkpoints from one to the next (an hour)
+	@scripts/matrix.sh $(MATRIX)
+
 lint: setup ## style, types, and who imports whom
 	@echo "Style, types, layers ..."
 	@$(BIN)/ruff check --quiet .
@@ -77,6 +82,6 @@ lock: ## lock the versions again (UPGRADE=1: take the newest)
 	@sed -i '/^# WARNING/,$$d; /^$$/d' requirements/lock.txt
 
 clean: ## remove the environments, caches and outputs
-	rm -rf .venv .venv-lock .peers build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-lock .matrix .peers build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

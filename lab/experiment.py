@@ -1,7 +1,9 @@
 """What an experiment is: a name, the claims it tests, and a JSON result with a figure beside it.
 
-A claim holds, does not hold, or (where it needs the full form, or a contender failed) is open:
-null with the reason. Times are compared inside one run only, as ratios of medians.
+A claim holds, does not hold, or is null with the reason: open where it needs the full form or a contender
+failed, undecided where its runs lie on both sides of the bound. Where no program can meet it, by a
+calculation, it is impossible, and that is not held against anyone. Times are compared inside one run only, as
+ratios of medians.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -20,6 +22,7 @@ import streamjoin
 from streamjoin.plot import Picture
 
 Op = Literal["<=", ">=", "<", ">", "=="]
+Verdict = Literal["holds", "does not hold", "open", "undecided", "impossible"]
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "<=": lambda a, b: a <= b,
     ">=": lambda a, b: a >= b,
@@ -27,6 +30,17 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
     ">": lambda a, b: a > b,
     "==": lambda a, b: a == b,
 }
+
+
+@dataclass(frozen=True)
+class ProductVerdict:
+    """What the product does where a paper's statement about itself is decided by the reference engine."""
+
+    measured: float | None
+    low: float | None
+    high: float | None
+    runs: int
+    holds: bool | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,30 @@ class Claim:
     unit: str
     holds: bool | None
     why: str | None = None
+    product: ProductVerdict | None = None
+    impossible: str | None = None  # the calculation
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Claim:
+        """From its JSON."""
+        product = stored.get("product")
+        return cls(**{**stored, "product": None if product is None else ProductVerdict(**product)})
+
+    @property
+    def verdict(self) -> Verdict:
+        """In a word."""
+        if self.impossible is not None and not self.holds:
+            return "impossible"
+        if self.holds is None:
+            return "open" if self.measured is None else "undecided"
+        return "holds" if self.holds else "does not hold"
+
+    def beside(self, product: Claim) -> Claim:
+        """This claim decides; the product's measurement of the same stands beside it."""
+        return replace(
+            self,
+            product=ProductVerdict(product.measured, product.low, product.high, product.runs, product.holds),
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +105,18 @@ class Statement:
         return Claim(
             **asdict(self), measured=value, low=min(runs), high=max(runs), runs=len(runs), holds=holds
         )
+
+    def decided(self, runs: Sequence[float]) -> Claim:
+        """As `measured`, but undecided where the runs lie on both sides of the bound.
+
+        >>> faster = Statement("a", "A by B", "a paper", "<", 1, "times")
+        >>> [faster.decided(runs).verdict for runs in ([0.8, 0.9], [0.9, 1.1], [1.1, 1.2])]
+        ['holds', 'undecided', 'does not hold']
+        """
+        claim = self.measured(runs)
+        if len({_HOLDS[self.op](run, self.target) for run in runs}) == 1:
+            return claim
+        return replace(claim, holds=None, why=f"the runs lie on both sides of {self.target:g}")
 
     def open(self, why: str) -> Claim:
         """The claim without a measurement."""

@@ -21,6 +21,17 @@ def spark() -> "Iterator[SparkSession]":
     session.stop()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Older PySpark leaves sockets to the garbage collector."""
+    from streamjoin.spark.versions import HAS_READ_LIMITS
+
+    if not HAS_READ_LIMITS:
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who shares a session, a server or an environment shares a worker (`--dist loadgroup`)."""
     for item in items:

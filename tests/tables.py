@@ -249,7 +249,7 @@ class Story:
         return dict(self.run.state().rows)
 
     def count(self, counter: str) -> int:
-        """One counter, such as `news_dropped`."""
+        """One counter, such as `news_not_stored`."""
         return self.run.counters()[counter]
 
 

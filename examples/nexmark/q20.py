@@ -21,7 +21,7 @@ def query(auction: DataFrame, bid: DataFrame) -> DataFrame:
         name="auction",
         key="id",
         unique=True,
-        punctuation=sj.marked("other"),
+        punctuation=sj.marked("other", ignore_data=True),
     )
     bids = sj.stream(bid, name="bid", key="auction", punctuation=sj.marked("is_end"))
     return sj.join(bids, auctions, name="q20").dataframe()

@@ -21,7 +21,7 @@ def query(person: DataFrame, auction: DataFrame) -> DataFrame:
         name="person",
         key="id",
         unique=True,
-        punctuation=sj.marked("elsewhere"),
+        punctuation=sj.marked("elsewhere", ignore_data=True),
         columns=["name", "city", "state"],
     )
     auctions = sj.stream(

@@ -77,8 +77,8 @@ def main() -> None:
         running = writer.trigger(availableNow=True).start()
         running.awaitTermination()
         for batch in running.recentProgress:
-            metrics = batch.observedMetrics["streamjoin_tpch"]
-            print(f"{batch.numInputRows:,} rows read, {metrics.state_rows} tuples stored")
+            figures = sj.progress(batch)["tpch"]
+            print(f"{batch.numInputRows:,} rows read, {figures['state_rows']} tuples stored")
 
 
 if __name__ == "__main__":

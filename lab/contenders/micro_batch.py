@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from streamjoin.plan.figures import joins
+
 Batch = Mapping[str, Any]
 
 
@@ -33,16 +35,13 @@ def answered(batch: Batch) -> dict[str, Any]:
 
 def join_metrics(batch: Batch, join: str | None = None) -> dict[str, Any]:
     """What this library's join reports; without a name the only join."""
-    observed = batch.get("observedMetrics", {})
-    if join is not None:
-        return observed.get(f"streamjoin_{join}") or {}
-    return next((value for name, value in observed.items() if name.startswith("streamjoin_")), None) or {}
+    found = joins(batch)
+    return found.get(join, {}) if join is not None else next(iter(found.values()), {})
 
 
 def waiting(batch: Batch) -> bool:
     """Whether a join with a table has rows that wait for a segment to be read."""
-    observed = batch.get("observedMetrics", {})
-    return any((observed[name] or {}).get("waiting") for name in observed if name.startswith("streamjoin_"))
+    return any(figures.get("waiting") for figures in joins(batch).values())
 
 
 def file_rows(batch: Batch) -> int:

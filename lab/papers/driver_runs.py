@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal, TypeAlias
 
@@ -112,6 +112,7 @@ class PolicyRun:
     cpu_s: Floats
     turns: Floats
     curves: list[tuple[Floats, Floats]]
+    consumed: Sequence[tuple[Floats, Floats]] = ()  # the same with the tuples worked through so far
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class PolicySummary:
     cpu_s: dict[RunHalf, float]
     turns: dict[RunHalf, float]
     produced: dict[RunHalf, list[float]]  # the share of the results at each place of GRID
+    consumed: dict[RunHalf, list[float]] = field(default_factory=dict)  # of the tuples, where it was seen
 
     def at(self, share: float, part: RunHalf = "all") -> float:
         """The share of the results at this share of the timestamp policy's time."""
@@ -177,8 +179,7 @@ def case(what: DriverCase, policies: Sequence[str] = POLICIES) -> CaseResult:
                 f"{policy} on {what.name} gave {one.answer}, the batch join {wanted}; nothing is reported"
             )
     worked = {policy: one.worked() for policy, one in at_work.items()}
-    summaries = {policy: _summary(worked[policy], worked[BASE]) for policy in policies}
-    return CaseResult(summaries, in_one_batch(batches))
+    return CaseResult(summaries(worked), in_one_batch(batches))
 
 
 def in_one_batch(batches: Sequence[Mapping[str, pa.Table]]) -> float:
@@ -216,7 +217,7 @@ class Working:
         rows.append(rows[-1])
         self._curves.append((np.array(at), np.array(rows, np.float64)))
         self._counted.append(_counted(self.run))
-        self.answer = _plus(self.answer, *(checksum(table) for table in tables))
+        self.answer = plus(self.answer, *(checksum(table) for table in tables))
 
     def worked(self) -> PolicyRun:
         """What was done."""
@@ -249,14 +250,20 @@ def batch_join(tables: Mapping[str, pa.Table]) -> tuple[int, int]:
 
 def checksum(rows: pa.Table) -> tuple[int, int]:
     """How many rows, and a sum over them that does not depend on their order."""
-    mixed = np.zeros(len(rows), np.uint64)
-    for name in STREAMS:
-        mixed = (mixed + rows[f"{name}_v"].to_numpy().astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    return checksum_of([rows[f"{name}_v"].to_numpy() for name in STREAMS])
+
+
+def checksum_of(numbers: Sequence[npt.NDArray[np.int64]]) -> tuple[int, int]:
+    """The same of the tuples' numbers, a column for each stream."""
+    mixed = np.zeros(len(numbers[0]), np.uint64)
+    for column in numbers:
+        mixed = (mixed + column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    return len(rows), int(mixed.sum())
+    return len(mixed), int(mixed.sum())
 
 
-def _plus(*parts: tuple[int, int]) -> tuple[int, int]:
+def plus(*parts: tuple[int, int]) -> tuple[int, int]:
+    """The answer of all parts."""
     rows, sums = zip(*parts, strict=True)
     return sum(rows), sum(sums) % (1 << 64)
 
@@ -279,9 +286,17 @@ def parts(batches: int) -> dict[RunHalf, slice]:
     }
 
 
+def summaries(worked: Mapping[str, PolicyRun]) -> dict[str, PolicySummary]:
+    """What counts of each policy, beside timestamp's time."""
+    return {policy: _summary(run, worked[BASE]) for policy, run in worked.items()}
+
+
 def _summary(worked: PolicyRun, base: PolicyRun) -> PolicySummary:
-    shares = np.array([_share(*curve, spent) for curve, spent in zip(worked.curves, base.cpu_s, strict=True)])
     cuts = parts(len(worked.curves))
+
+    def shares(curves: Sequence[tuple[Floats, Floats]]) -> dict[RunHalf, list[float]]:
+        each = np.array([_share(*curve, spent) for curve, spent in zip(curves, base.cpu_s, strict=True)])
+        return {part: np.nanmean(each[cut], axis=0).tolist() for part, cut in cuts.items()}
 
     def sums(each: Floats) -> dict[RunHalf, float]:
         return {part: float(each[cut].sum()) for part, cut in cuts.items()}
@@ -291,7 +306,8 @@ def _summary(worked: PolicyRun, base: PolicyRun) -> PolicySummary:
         sums(worked.intermediate),
         sums(worked.cpu_s),
         sums(worked.turns),
-        {part: np.nanmean(shares[cut], axis=0).tolist() for part, cut in cuts.items()},
+        shares(worked.curves),
+        shares(worked.consumed) if worked.consumed else {},
     )
 
 

@@ -40,7 +40,7 @@ Batch: TypeAlias = Mapping[str, pa.Table]
 SEED = 8
 SHUFFLE = 100  # random arrival: a news item comes up to 50 items before or after its place
 _ADDED = [pa.field("seq", pa.int64()), pa.field("number", pa.int64())]  # the place of a row: known, and kept
-_PAIR = 1 << 32
+PAIR = 1 << 32
 _SAMPLES = 200  # of the tuples held
 _ROWS_OF_ITEM = 12  # the item, ten records, a punctuation
 _SCHEMAS = {"news": NEWS_SCHEMA, "access": ACCESS_SCHEMA}
@@ -78,7 +78,7 @@ def _batch_join(batches: Sequence[Batch]) -> Ints:
 
 def _pairs(results: Iterable[pa.Table]) -> Ints:
     """The pairs of a result, sorted, each as one number."""
-    found = [rows["news_number"].to_numpy() * _PAIR + rows["access_number"].to_numpy() for rows in results]
+    found = [rows["news_number"].to_numpy() * PAIR + rows["access_number"].to_numpy() for rows in results]
     return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
 
 
@@ -113,7 +113,7 @@ def local(operator: str, **options: Any) -> LocalRun:
                 schemas["access"],
                 name="access",
                 columns=["ipaddr", "number"],
-                punctuation=marked("is_end"),
+                punctuation=marked("is_end", ignore_data=True),  # each has a number
                 **declared,
             ),
             operator=operator,
@@ -217,10 +217,12 @@ def medians(runs: Sequence[NewsRun], marks: Sequence[int]) -> list[float]:
 def time_ratio(
     says: Statement, ours: Sequence[NewsRun], theirs: Sequence[NewsRun], marks: Sequence[int], at: int = -1
 ) -> Claim:
-    """CPU time to one mark by theirs: the ratio of the medians, with the spread of the rounds."""
+    """CPU time to one mark by theirs: the ratio of the medians, with the spread of the rounds.
+
+    Undecided where the rounds lie on both sides of the bound.
+    """
     each = [a.seconds_to(marks)[at] / b.seconds_to(marks)[at] for a, b in zip(ours, theirs, strict=True)]
-    claim = says.measured([medians(ours, marks)[at] / medians(theirs, marks)[at]])
-    return replace(claim, low=min(each), high=max(each), runs=len(each))
+    return replace(says.decided(each), measured=medians(ours, marks)[at] / medians(theirs, marks)[at])
 
 
 def marks_of(data: News, count: int) -> list[int]:

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -175,6 +175,12 @@ class Contender:
     window: Window
     single: bool = False
 
+    def warm_up(self) -> None:
+        """Some batches first."""
+        run = local(self.operator, self.window, self.window, single=self.single)
+        for batch in self.data.batches[:3]:
+            run.step(batch)
+
     def run(self) -> ObservedBatches:
         wanted = answer(self.data, self.window, self.window)
         return observe(
@@ -182,14 +188,19 @@ class Contender:
         )
 
 
+class Runs(Protocol):
+    """A contender, of the product or of the reference engine."""
+
+    def warm_up(self) -> None: ...
+    def run(self) -> ObservedBatches: ...
+
+
 def rounds(
-    contenders: Mapping[str, Contender], count: int, step: Callable[[str], None]
+    contenders: Mapping[str, Runs], count: int, step: Callable[[str], None]
 ) -> dict[str, list[ObservedBatches]]:
     """Each contender so many times, the order rotated; some batches first warm up."""
     for one in contenders.values():
-        run = local(one.operator, one.window, one.window, single=one.single)
-        for batch in one.data.batches[:3]:
-            run.step(batch)
+        one.warm_up()
     found: dict[str, list[ObservedBatches]] = {name: [] for name in contenders}
     names = list(contenders)
     for turn in range(count):
@@ -201,7 +212,10 @@ def rounds(
 
 
 def time_ratio(says: Statement, ours: Sequence[ObservedBatches], theirs: Sequence[ObservedBatches]) -> Claim:
-    """CPU time of whole runs by theirs: the ratio of the medians, with the spread of the rounds."""
+    """CPU time of whole runs by theirs: the ratio of the medians, with the spread of the rounds.
+
+    Undecided where the rounds lie on both sides of the bound.
+    """
     each = [a.cpu_s[-1] / b.cpu_s[-1] for a, b in zip(ours, theirs, strict=True)]
     whole = [median(run.cpu_s[-1] for run in runs) for runs in (ours, theirs)]
-    return replace(says.measured([whole[0] / whole[1]]), low=min(each), high=max(each), runs=len(each))
+    return replace(says.decided(each), measured=whole[0] / whole[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from lab.experiment import Claim
+from lab.papers.ssbj_ceiling import impossible
 from lab.papers.ssbj_claims import (
     DATA,
     JOINS,
@@ -73,7 +75,12 @@ def _rate_by_memory(found: dict[float, Run]) -> Figure:
             ),
             why_paper_form(most),
         ),
-        because(said.claim("paper-form-1", small, at_least(7), ratios(least, PAPER)), why_paper_form(least))
+        replace(
+            because(
+                said.claim("paper-form-1", small, at_least(7), ratios(least, PAPER)), why_paper_form(least)
+            ),
+            impossible=impossible(ROWS, 0.01, 7),
+        )
         if PAPER in least
         else said.open("paper-form-1", small, at_least(7)),
     ]

@@ -39,7 +39,7 @@ class StoredFigure:
     @classmethod
     def of(cls, kept: dict[str, Any]) -> StoredFigure:
         table = None if kept["table"] is None else Table(**kept["table"])
-        return cls(**{**kept, "claims": [Claim(**one) for one in kept["claims"]], "table": table})
+        return cls(**{**kept, "claims": [Claim.of(one) for one in kept["claims"]], "table": table})
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from lab.experiment import Claim
+from lab.experiment import Claim, ProductVerdict
 from lab.report.figures import ReportedExperiment, Table
 from lab.report.journal import StoredFigure
 
 _CLAIM_COLUMNS = ("what is claimed", "source", "wanted", "measured", "verdict")
-_VERDICTS = {True: "holds", False: "does not hold", None: "open"}
+_STYLES = {"holds": "holds", "does not hold": "fails"}
+_COUNTED = {
+    "holds": "hold",
+    "impossible": "impossible",
+    "does not hold": "do not hold",
+    "undecided": "undecided",
+}
 _STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c2321; background: #fff; max-width: 62rem;
@@ -56,18 +62,24 @@ class Page:
 
     def summary(self) -> Table:
         """How many claims hold, by chapter."""
-        rows: list[list[str | float | int | None]] = [
-            [heading, *_counted([claim for figure in figures for claim in figure.claims])]
+        by_chapter = {
+            heading: [claim for figure in figures for claim in figure.claims]
             for heading, figures in self.chapters()
+        }
+        found = {claim.verdict for claim in self.claims} | {"holds", "does not hold", "open"}
+        shown = {word: name for word, name in _COUNTED.items() if word in found} | {"open": "open"}
+        rows: list[list[str | float | int | None]] = [
+            [heading, *(sum(claim.verdict == word for claim in claims) for word in shown), len(claims)]
+            for heading, claims in (*by_chapter.items(), ("in all", self.claims))
         ]
-        return Table(
-            ("", "hold", "do not hold", "open", "claims"), [*rows, ["in all", *_counted(self.claims)]]
-        )
+        return Table(("", *shown.values(), "claims"), rows)
 
     def verdict(self) -> str:
         """In one sentence."""
         holding = sum(claim.holds is True for claim in self.claims)
-        return f"{holding} of {len(self.claims)} claims hold; {self.about.required} must."
+        impossible = sum(claim.verdict == "impossible" for claim in self.claims)
+        told = f" {impossible} are impossible, by a calculation." if impossible else ""
+        return f"{holding} of {len(self.claims)} claims hold; {self.about.required} must.{told}"
 
 
 def html(page: Page, pictures: Path) -> str:
@@ -103,8 +115,9 @@ def _html_figure(figure: StoredFigure, said_by: str, pictures: Path) -> str:
         data = b64encode((pictures / name).read_bytes()).decode()
         parts.append(f"<img alt='{escape(figure.title, quote=True)}' src='data:image/png;base64,{data}'>")
     if figure.claims:
-        rows = "".join(_html_claim(claim) for claim in figure.claims)
-        heads = "".join(f"<th>{name}</th>" for name in _CLAIM_COLUMNS)
+        columns = _columns(figure)
+        rows = "".join(_html_claim(claim, len(columns)) for claim in figure.claims)
+        heads = "".join(f"<th>{name}</th>" for name in columns)
         parts.append(f"<div class='wide'><table><tr>{heads}</tr>{rows}</table></div>")
     parts += [f"<p>{escape(reason)}</p>" for reason in _reasons(figure)]
     if figure.table is not None:
@@ -112,13 +125,11 @@ def _html_figure(figure: StoredFigure, said_by: str, pictures: Path) -> str:
     return "\n".join([*parts, *(f"<p class='small'>{escape(note)}</p>" for note in figure.notes)])
 
 
-def _html_claim(claim: Claim) -> str:
-    style = {True: "holds", False: "fails", None: "open"}[claim.holds]
-    *cells, word = _cells(claim)
-    return (
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + f"<td class='verdict {style}'>"
-        f"{word}</td></tr>"
-    )
+def _html_claim(claim: Claim, columns: int) -> str:
+    cells = [f"<td>{escape(cell)}</td>" for cell in _cells(claim)[:columns]]
+    style = _STYLES.get(claim.verdict, "open")
+    cells[4] = f"<td class='verdict {style}'>{claim.verdict}</td>"
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _html_table(table: Table) -> str:
@@ -164,7 +175,9 @@ def markdown(page: Page, pictures: str) -> str:
             ]
             parts += [f"![{figure.title}]({pictures}/{name})" for name in figure.pictures]
             if figure.claims:
-                parts.append(_markdown_table(_CLAIM_COLUMNS, [_cells(claim) for claim in figure.claims]))
+                columns = _columns(figure)
+                rows = [_cells(claim)[: len(columns)] for claim in figure.claims]
+                parts.append(_markdown_table(columns, rows))
             parts += _reasons(figure)
             if figure.table is not None:
                 parts.append(_markdown_table(figure.table.columns, figure.table.rows))
@@ -180,26 +193,35 @@ def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str | float 
 # What both say
 
 
-def _counted(claims: Sequence[Claim]) -> list[int]:
-    found = [claim.holds for claim in claims]
-    return [found.count(True), found.count(False), found.count(None), len(found)]
+def _columns(figure: StoredFigure) -> tuple[str, ...]:
+    """Of its claims; the last only where the reference engine decides and the product stands beside it."""
+    beside = any(claim.product is not None for claim in figure.claims)
+    return (*_CLAIM_COLUMNS, "the product") if beside else _CLAIM_COLUMNS
 
 
 def _cells(claim: Claim) -> list[str]:
-    """A claim as a row: says, source, wanted, measured, verdict."""
+    """A claim as a row: says, source, wanted, measured, verdict, and what the product does."""
     aim = "" if claim.aim is None else f" (aim {shown(claim.aim)})"
     wanted = f"{claim.op} {shown(claim.target)} {claim.unit}{aim}"
-    measured = "" if claim.measured is None else shown(claim.measured)
-    if claim.runs > 1 and claim.low is not None and claim.high is not None:
-        measured += f" ({shown(claim.low)} to {shown(claim.high)}, {claim.runs} runs)"
-    return [claim.says, claim.source, wanted, measured, _VERDICTS[claim.holds]]
+    product = ""
+    if claim.product is not None:
+        word = {True: "holds", False: "does not hold", None: "open"}[claim.product.holds]
+        product = f"{_measured(claim.product)}: {word}" if claim.product.measured is not None else word
+    return [claim.says, claim.source, wanted, _measured(claim), claim.verdict, product]
+
+
+def _measured(found: Claim | ProductVerdict) -> str:
+    measured = "" if found.measured is None else shown(found.measured)
+    if found.runs > 1 and found.low is not None and found.high is not None:
+        measured += f" ({shown(found.low)} to {shown(found.high)}, {found.runs} runs)"
+    return measured
 
 
 def _reasons(figure: StoredFigure) -> list[str]:
     return [
-        f"{'Open' if claim.holds is None else 'Does not hold'}: {claim.says}. {claim.why}"
+        f"{claim.verdict.capitalize()}: {claim.says}. {claim.impossible or claim.why}"
         for claim in figure.claims
-        if claim.holds is not True and claim.why
+        if claim.holds is not True and (claim.impossible or claim.why)
     ]
 
 

@@ -15,13 +15,15 @@ def print_claims(console: Console, claims: Sequence[Claim], required: int, files
     for claim in claims:
         console.print(_line(claim), highlight=False, soft_wrap=True)
     holding = sum(claim.holds is True for claim in claims)
-    console.print(f"{holding} of {len(claims)} claims hold ({required} must).", highlight=False)
+    impossible = sum(claim.verdict == "impossible" for claim in claims)
+    told = f", {impossible} are impossible" if impossible else ""
+    console.print(f"{holding} of {len(claims)} claims hold ({required} must){told}.", highlight=False)
     for file in files:
         console.print(f"Written: {file}", highlight=False)
 
 
 def _line(claim: Claim) -> str:
-    word = {True: "holds", False: "DOES NOT HOLD", None: "open"}[claim.holds]
+    word = "DOES NOT HOLD" if claim.holds is False and claim.impossible is None else claim.verdict
     if claim.measured is None:
         return f"{word:14}{claim.says}: {claim.why}"
     aim = "" if claim.aim is None else f", aim {claim.aim:g}"

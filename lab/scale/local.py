@@ -148,10 +148,11 @@ def open_keys(keys: int, batches: int, seed: int) -> Point:
         first = number * _KEYS
         opened = np.arange(first + keys, first + keys + _KEYS)
         rows = np.repeat(first + _KEYS + spread(random, keys, _KEYS), _ROWS_A_KEY)
+        is_end = np.arange(ROWS - _KEYS) >= len(rows)
         many = {
             "k": np.concatenate([rows, np.arange(first, first + _KEYS)]),
-            "vb": np.concatenate([rows * 3, np.zeros(_KEYS, np.int64)]),
-            "is_end": np.arange(ROWS - _KEYS) >= len(rows),
+            "vb": pa.array(np.concatenate([rows * 3, np.zeros(_KEYS, np.int64)]), mask=is_end),
+            "is_end": is_end,
         }
         batch = {**_opening(opened), "many": pa.table(many)}
         times.append(clock.step(batch, len(rows), int(2 * rows.sum())))

@@ -118,13 +118,14 @@ def one_to_many(
         here = random.permutation(many[ends[b] : ends[b + 1]])
         ended = np.arange(max(b - 4, 0) * keys, max(b - 3, 0) * keys)
         one = random.permutation(np.arange(b * keys, (b + 1) * keys))
+        is_end = np.repeat([False, True], [len(here), len(ended)])
         rows = {
             "one": pa.table({"k": one, "va": one}),
             "many": pa.table(
                 {
                     "k": np.concatenate([here, ended]),
-                    "vb": np.concatenate([here, ended]),
-                    "is_end": np.repeat([False, True], [len(here), len(ended)]),
+                    "vb": pa.array(np.concatenate([here, ended]), mask=is_end),
+                    "is_end": is_end,
                 }
             ),
         }

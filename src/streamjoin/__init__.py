@@ -5,7 +5,7 @@ numpy, pandas and pyarrow; Spark, the command line and pictures are extras, load
 """
 
 from streamjoin.api.enrich import Enriched, enrich, table
-from streamjoin.api.join import Joined, join, session, stream
+from streamjoin.api.join import Joined, join, progress, session, stream
 from streamjoin.declare.arrival import clustered, ordered
 from streamjoin.declare.closing import closing
 from streamjoin.declare.control import control
@@ -24,6 +24,7 @@ from streamjoin.errors import (
     StateFormatError,
     StreamJoinError,
 )
+from streamjoin.join.notices import DataInControlRow
 from streamjoin.join.strategies.driver import (
     Adaptive,
     ConsumptionRate,
@@ -54,6 +55,7 @@ __all__ = [
     "ClosingRows",
     "Condition",
     "ConsumptionRate",
+    "DataInControlRow",
     "EmptyTable",
     "EnrichRun",
     "Enriched",
@@ -93,6 +95,7 @@ __all__ = [
     "marked",
     "ordered",
     "postgresql",
+    "progress",
     "session",
     "sqlite",
     "stream",

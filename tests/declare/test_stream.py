@@ -52,17 +52,17 @@ def test_duration(given, microseconds):
 
 
 @pytest.mark.parametrize(
-    "given", ["", " ", "12", "hours", "12 parsecs", "12 hours ago", "-5 seconds", "1e3 seconds", "1 month"]
+    "given", ["", " ", "12", "hours", "12 parsecs", "12 hours ago", "1e3 seconds", "1 month"]
 )
 def test_text_that_is_no_duration_is_refused_with_the_units(given):
     with pytest.raises(
-        sj.InvalidJoin, match=r"window is .*give a number and a unit such as \"12 hours\" \(units:.*week"
+        sj.InvalidJoin, match=r"window is .*give a number and a unit such as \"12 hours\" .*units:.*week"
     ):
         duration_us(given, what="window")
 
 
 def test_negative_duration_is_refused():
-    with pytest.raises(sj.InvalidJoin, match="cannot be negative, give one of 0 or more"):
+    with pytest.raises(sj.InvalidJoin, match="negative; give a duration of 0 or more"):
         duration_us(timedelta(seconds=-1), what="window")
 
 
@@ -167,10 +167,6 @@ REFUSED = {
         lambda: declare(time="price"),
         "time column 'price' is double; give a timestamp or date column",
     ),
-    "a window of zero": (
-        lambda: declare(time="at", window="0 seconds"),
-        "window of zero; give a positive duration or none",
-    ),
     "a marker that is no flag": (
         lambda: declare(punctuation=sj.marked("title")),
         "marked column 'title' is string; give a boolean column",
@@ -181,7 +177,7 @@ REFUSED = {
     ),
     "marks of no partition": (
         lambda: sj.marked("is_end", partitions=0),
-        r"marked\(partitions=0\); give a whole number of 1 or more",
+        "marked: partitions=0; give a whole number of 1 or more",
     ),
     "marks of partitions that nobody knows": (
         lambda: declare(punctuation=sj.marked("is_end", partitions=2), sequence="offset"),

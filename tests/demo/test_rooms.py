@@ -21,7 +21,7 @@ def test_ends_of_minutes_and_the_window_evict_what_another_join_keeps() -> None:
     readings = sum(declared.counted[f"{name}_rows"] for name in VALUES)
     assert undeclared.state_rows[-1] == readings > 30 * max(declared.state_rows[3:])
     assert max(declared.closed_keys) < 200  # of 960 minutes that were over for one sensor first
-    for why in ("dropped", "purged", "invalidated"):
+    for why in ("not_stored", "purged", "invalidated"):
         assert sum(declared.counted[f"{name}_{why}"] for name in VALUES) > 0
     violations = ("late", "after_punctuation", "null_time")
     assert all(declared.counted[f"{name}_{why}"] == 0 for name in VALUES for why in violations)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 def test_a_page_prints_what_it_shows(spark, tmp_path, monkeypatch, page):
     monkeypatch.setattr(sj, "session", lambda: spark)
     orders = [pa.table({"id": [7], "customer": ["Ada"]})]
-    lines = [pa.table({"order_id": [7, 7], "item": ["pen", None], "is_last": [False, True]})]
+    lines = [pa.table({"order_id": [7, 7], "item": ["pen", None], "is_end": [False, True]})]
     given = {
         "orders_df": stream_of(spark, tmp_path / "orders", orders),
         "lines_df": stream_of(spark, tmp_path / "lines", lines),

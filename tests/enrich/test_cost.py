@@ -28,10 +28,10 @@ def test_memory_is_a_segment_and_what_waits():
 
 
 def test_a_turn_costs_what_equation_2_says():
-    """Uniform: 1,000 tuples have 1,000 values, about; 400 hit; each of 100 chunks is searched for 600."""
+    """Uniform: 1,000 tuples have 1,000 values, about; 400 hit; 10,000 rows of a segment are looked up."""
     model = EnrichCostModel(COSTS, PAPER)
     fixed = 1e-9 * 1.32e6 + 1e-3 + 2e-5 * 100 + 1e-7 * 10_000
-    of_tuples = 3e-7 * 400 + 6e-7 * 600 + 5e-8 * 100 * 600
+    of_tuples = 3e-7 * 400 + 6e-7 * 600 + 5e-8 * 10_000
     assert model.loop_seconds(1_000, hit_rate=0.4) == pytest.approx(fixed + of_tuples)
     in_order = replace(model, load=ORDERED)
     assert in_order.loop_seconds(1_000, hit_rate=0.4) == pytest.approx(fixed + 3e-7 * 400 + 6e-7 * 600)

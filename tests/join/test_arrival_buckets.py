@@ -94,7 +94,7 @@ def table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 def joined(arrival: Any, violations: str) -> sj.Joined:
     a = sj.stream(A, name="a", key="k", arrival=arrival, sequence=["p", "o"], on_violation=violations)
-    return sj.join(a, sj.stream(B, name="b", key="k", punctuation=sj.marked("end")))
+    return sj.join(a, sj.stream(B, name="b", key="k", punctuation=sj.marked("end", ignore_data=True)))
 
 
 class Buckets:

@@ -115,7 +115,7 @@ def test_everything_below_is_closed(story):
     assert run.push("a", "k x\n3 2\n5 3") == [(3, 2, 30), (5, 3, 50)]
     assert run.held()["b"] == 1
     run.push("b", "k y\n4 40")  # below 5: closed, never seen
-    assert run.count("b_dropped") == 1
+    assert run.count("b_not_stored") == 1
 
 
 def test_descending(story):

@@ -26,7 +26,6 @@ from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.intake import Intake
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import FinishedKeys, FinishedPatterns, Results
-from streamjoin.join.partial_punctuations import PartialPunctuations
 from streamjoin.join.persistence import snapshot
 from streamjoin.punctuation import pattern
 from tests.local.test_chain_properties import COLUMNS, Data
@@ -92,9 +91,12 @@ class Chain:
         self.above = Buckets(joined.plan, above, rng, {0: below})
 
     def step(self, below: dict[int, list[Arrivals]], c: list[Arrivals]) -> list[tuple[Any, ...]]:
-        given = [self._passed(i, outputs) for i, outputs in enumerate(self.below.step(below))]
+        emitted = self.below.step(below)
+        wide = [{one for one in outputs if isinstance(one, FinishedPatterns)} for outputs in emitted]
+        assert all(each == wide[0] for each in wide), "a range leaves all buckets in the same batch"
+        given = [self._passed(i, outputs) for i, outputs in enumerate(emitted)]
         outputs = [one for each in self.above.step({0: given, 1: c}) for one in each]
-        assert all(isinstance(one, Results | FinishedKeys) for one in outputs)
+        assert all(isinstance(one, Results | FinishedKeys | FinishedPatterns) for one in outputs)
         return [row for one in outputs if isinstance(one, Results) for row in rows(one.rows)]
 
     def _passed(self, bucket: int, outputs: list[Any]) -> Arrivals:
@@ -184,17 +186,3 @@ def purging_late(seed: int) -> Data:
 def test_buckets_that_purge_at_different_times(seed: int) -> None:
     data = purging_late(seed)
     assert play(data, seed, like_one=False) == data.expected()
-
-
-def test_planted_a_range_counts_when_one_bucket_has_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def right(seed: int) -> bool:
-        data = purging_late(seed)
-        try:
-            return play(data, seed, like_one=False) == data.expected()
-        except AssertionError:
-            return False
-
-    monkeypatch.setattr(
-        PartialPunctuations, "fulfilled_patterns", lambda self, patterns, at, closed_keys: (patterns, None)
-    )
-    assert not all(right(seed) for seed in range(12))

@@ -107,7 +107,7 @@ def test_all_that_waits_is_due_when_its_input_ends(story):
     run.advance("access", 61)
     assert run.punctuations() == ["<1>", "<2>"]
     run.push("news", "k x\n1 10\n3 30")
-    assert (run.held()["news"], run.count("news_dropped")) == (0, 2)
+    assert (run.held()["news"], run.count("news_not_stored")) == (0, 2)
     run.control("access", "k over\n4 900")
     assert run.punctuations() == ["<3>", "<4>"]
 

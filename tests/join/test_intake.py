@@ -22,7 +22,7 @@ def marked(columns="k x end:bool", b="k y", **more):
 def test_a_marked_row_is_a_punctuation_and_no_data(story):
     run = story(marked())
     run.push("b", "k y\n1 100\n2 200")
-    assert run.push("a", "k x end\n1 10 false\n2 0 true") == [(1, 10, 100)]
+    assert run.push("a", "k x end\n1 10 false\n2 - true") == [(1, 10, 100)]
     assert run.punctuations() == ["<2>"]
     assert run.held() == {"a": 1, "b": 1}
     assert (run.count("a_rows"), run.count("a_punctuations")) == (1, 1)
@@ -58,7 +58,7 @@ def test_the_other_columns_of_a_marked_row_do_not_matter(story):
 def test_without_a_sequence_marks_act_after_the_rows_of_their_batch(story):
     run = story(marked())
     run.push("b", "k y\n1 100")
-    assert run.push("a", "k x end\n1 0 true\n1 10 false") == [(1, 10, 100)]
+    assert run.push("a", "k x end\n1 - true\n1 10 false") == [(1, 10, 100)]
     assert run.violations() == []
     run.push("a", "k x end\n1 11 false")
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
@@ -67,14 +67,14 @@ def test_without_a_sequence_marks_act_after_the_rows_of_their_batch(story):
 def test_with_a_sequence_marks_act_after_what_came_before_them(story):
     run = story(marked("k x end:bool o", sequence="o"))
     run.push("b", "k y\n1 100")
-    assert run.push("a", "k x end o\n1 0 true 2\n1 11 false 3\n1 10 false 1") == [(1, 10, 100)]
+    assert run.push("a", "k x end o\n1 - true 2\n1 11 false 3\n1 10 false 1") == [(1, 10, 100)]
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
 
 def test_a_mark_speaks_for_its_own_key_only(story):
     run = story(marked("k x end:bool o", sequence="o"))
     run.push("b", "k y\n1 100\n2 200")
-    assert run.push("a", "k x end o\n1 0 true 1\n2 20 false 2") == [(2, 20, 200)]
+    assert run.push("a", "k x end o\n1 - true 1\n2 20 false 2") == [(2, 20, 200)]
     assert run.violations() == []
 
 
@@ -88,27 +88,25 @@ def test_a_punctuation_acts_between_the_rows_of_a_batch():
             driver=sj.RoundRobin(quota=1),
         )
         run = Story(joined)
-        found = run.step(a="k x end o\n1 10 false 1\n1 0 true 2\n2 20 false 3", b="k y\n1 100\n2 200")
+        found = run.step(a="k x end o\n1 10 false 1\n1 - true 2\n2 20 false 3", b="k y\n1 100\n2 200")
         assert found == [(1, 10, 100), (2, 20, 200)]
-        return run.count("b_dropped"), run.count("b_purged")
+        return run.count("b_not_stored"), run.count("b_purged")
 
     assert told("o") == (1, 0)
     assert told(None) == (0, 1)
 
 
-def test_a_null_key_of_a_mark_is_refused_with_its_row():
-    run = Story(marked())
-    with pytest.raises(
-        sj.BadInput,
-        match=r"stream 'a': punctuation row 1 has a null key.*declare marked\(…, null_is_wildcard",
-    ):
-        run.push("a", "k x end\n1 10 false\n- 0 true")
+def test_a_null_key_of_a_mark_is_a_violation(story):
+    run = story(marked())
+    run.push("a", "k x end\n1 10 false\n- - true")
+    assert run.violations() == [("a", "null_punctuation", None, None)]
+    assert run.held() == {"a": 1, "b": 0}
 
 
 def test_a_null_key_is_a_wildcard_where_that_is_declared(story):
     run = story(marked(punctuation=sj.marked("end", null_is_wildcard=True)))
     run.push("b", "k y\n1 100\n2 200")
-    assert run.push("a", "k x end\n1 10 false\n- 0 true") == [(1, 10, 100)]
+    assert run.push("a", "k x end\n1 10 false\n- - true") == [(1, 10, 100)]
     assert run.punctuations() == ["<2>"]
     run.push("a", "k x end\n3 30 false")
     assert run.violations() == [("a", "after_punctuation", 3, 30)]
@@ -130,7 +128,7 @@ def test_a_wildcard_with_a_sequence_acts_after_what_came_before_it(story):
     a = sj.marked("end", null_is_wildcard=True)
     run = story(marked("k x end:bool o", punctuation=a, sequence="o"))
     run.push("b", "k y\n1 100\n2 200")
-    assert run.push("a", "k x end o\n1 10 false 1\n- 0 true 2\n2 20 false 3") == [(1, 10, 100)]
+    assert run.push("a", "k x end o\n1 10 false 1\n- - true 2\n2 20 false 3") == [(1, 10, 100)]
     assert run.violations() == [("a", "after_punctuation", 2, 20)]
 
 
@@ -144,17 +142,17 @@ def parted(partitions=2, **more):
 
 def test_with_one_partition_a_mark_counts_at_once(story):
     run = story(parted(1))
-    run.push("a", "k x end part o\n1 0 true p 1")
+    run.push("a", "k x end part o\n1 - true p 1")
     assert run.punctuations() == ["<1>"]
 
 
 def test_a_mark_counts_when_every_partition_has_made_it(story):
     run = story(parted(3))
     run.push("b", "k y\n1 100")
-    run.push("a", "k x end part o\n1 0 true p 1\n1 0 true p 2\n1 0 true q 1")
+    run.push("a", "k x end part o\n1 - true p 1\n1 - true p 2\n1 - true q 1")
     assert run.punctuations() == []
     assert run.state().closed_keys == 2
-    assert run.push("a", "k x end part o\n1 10 false r 1\n1 0 true r 2\n2 0 true r 3") == [(1, 10, 100)]
+    assert run.push("a", "k x end part o\n1 10 false r 1\n1 - true r 2\n2 - true r 3") == [(1, 10, 100)]
     assert run.punctuations() == []  # a holds a tuple of key 1, and b is open
     assert run.held() == {"a": 1, "b": 0}
     run.push("a", "k x end part o\n1 11 false q 9")
@@ -167,7 +165,7 @@ def test_a_mark_counts_when_every_partition_has_made_it(story):
 def test_until_then_no_row_is_a_violation(story):
     run = story(parted())
     run.push("b", "k y\n1 100")
-    assert run.push("a", "k x end part o\n1 0 true p 1\n1 10 false q 1\n1 11 false p 2") == [
+    assert run.push("a", "k x end part o\n1 - true p 1\n1 10 false q 1\n1 11 false p 2") == [
         (1, 10, 100),
         (1, 11, 100),
     ]
@@ -176,7 +174,7 @@ def test_until_then_no_row_is_a_violation(story):
 
 def test_partitions_may_speak_in_one_batch(story):
     run = story(parted())
-    run.push("a", "k x end part o\n1 0 true p 1\n1 0 true q 1\n2 0 true q 2")
+    run.push("a", "k x end part o\n1 - true p 1\n1 - true q 1\n2 - true q 2")
     assert run.punctuations() == ["<1>"]
 
 
@@ -184,11 +182,11 @@ def test_a_wildcard_of_one_partition_is_a_wildcard_of_that_partition_only(story)
     """The other partition has sent no punctuation yet: it counts when all have."""
     run = story(parted(null_is_wildcard=True))
     run.push("b", "k y\n1 100")
-    run.push("a", "k x end part o\n- 0 true p 1")
+    run.push("a", "k x end part o\n- - true p 1")
     assert run.punctuations() == []
     assert run.push("a", "k x end part o\n1 10 false q 1") == [(1, 10, 100)]
     assert run.violations() == []
-    run.push("a", "k x end part o\n- 0 true q 2")
+    run.push("a", "k x end part o\n- - true q 2")
     run.push("a", "k x end part o\n1 11 false q 3")
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
 
@@ -204,7 +202,7 @@ def test_a_punctuation_of_the_whole_input_counts_at_once(story):
 
 def test_pledges_are_forgotten_when_their_key_is_closed_in_another_way(story):
     run = story(parted())
-    run.push("a", "k x end part o\n1 0 true p 1\n2 0 true p 2\n3 0 true p 3")
+    run.push("a", "k x end part o\n1 - true p 1\n2 - true p 2\n3 - true p 3")
     assert run.state().closed_keys == 3
     run.punctuate("a", k=1)
     run.punctuate("b", k=1)
@@ -216,10 +214,10 @@ def test_pledges_are_forgotten_when_their_key_is_closed_in_another_way(story):
 def test_a_mark_more_than_was_needed_is_no_pledge(story):
     run = story(parted())
     run.push("b", "k y\n1 100")
-    run.push("a", "k x end part o\n1 0 true p 1\n1 0 true q 1")
+    run.push("a", "k x end part o\n1 - true p 1\n1 - true q 1")
     assert run.punctuations() == ["<1>"]
     before = run.state().closed_keys
-    run.push("a", "k x end part o\n1 0 true p 2")
+    run.push("a", "k x end part o\n1 - true p 2")
     assert run.state().closed_keys == before
     assert run.punctuations() == []
 
@@ -228,7 +226,7 @@ def test_rows_of_two_partitions_have_no_common_order(story):
     """A higher offset in another partition is not behind the mark."""
     run = story(marked("k x end:bool part:str o", sequence=["part", "o"]))
     run.push("b", "k y\n1 100")
-    found = run.push("a", "k x end part o\n1 0 true p 5\n1 10 false q 9\n1 11 false p 9\n1 12 false p 1")
+    found = run.push("a", "k x end part o\n1 - true p 5\n1 10 false q 9\n1 11 false p 9\n1 12 false p 1")
     assert found == [(1, 10, 100), (1, 12, 100)]
     assert run.violations() == [("a", "after_punctuation", 1, 11)]
 

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
+from streamjoin.punctuation import Punctuation
 from tests.simulation import bugs
 from tests.simulation.generate import Element, Streams, conforming
 from tests.simulation.naive import batch_join
-from tests.simulation.play import Player
+from tests.simulation.play import Player, speaks_of
 from tests.simulation.script import Finish, Operation, Push, Restart, Row, Script, Settings
 
 Bag = Counter[tuple[int, ...]]
@@ -84,15 +85,21 @@ def answer(script: Script) -> list[Bag]:
     if currently_in_test_context():
         note(script.source())
     player, found = Player(script), []
-    over = set()
+    over: set[object] = set()
+    wide: list[Punctuation] = []
     for operation in script.operations:
         emitted = player.do(operation)
         assert emitted.violations == []
         found.append(Counter(event[2] for event in emitted.events if event[0] == "row"))
         for event in emitted.events:
-            assert event[0] == "over" or event[1] not in over, f"a result after {event[1]} was over"
             if event[0] == "over":
                 over.add(event[1])
+            elif event[0] == "wide":
+                wide.append(event[1])
+            else:
+                said = [one for one in wide if speaks_of(one, event[1])]
+                assert event[1] not in over, f"a result after {event[1]} was over"
+                assert not said, f"a result of {event[1]} after {said}"
     assert not any(player.run.state().rows.values())
     return found
 

@@ -55,10 +55,10 @@ def test_a_row_that_comes_too_old_joins_what_is_held_and_is_not_stored(story):
     assert run.push("a", "k x t\n1 10 89") == [(1, 10, 1)]
     assert run.push("a", "k x t\n2 20 90") == NOTHING  # 90 + 10 = 100: just young enough
     assert run.held() == {"a": 1, "b": 1}
-    assert {name: run.count(f"a_{name}") for name in ("expired", "stored", "dropped", "rows")} == {
+    assert {name: run.count(f"a_{name}") for name in ("expired", "stored", "not_stored", "rows")} == {
         "expired": 1,
         "stored": 1,
-        "dropped": 0,
+        "not_stored": 0,
         "rows": 2,
     }
 
@@ -68,7 +68,7 @@ def test_what_is_dropped_anyway_is_not_lost(story):
     run.push("b", "k end\n1 true")
     run.advance("a", 100)
     run.push("a", "k x t\n1 10 0")
-    assert (run.count("a_dropped"), run.count("a_expired")) == (1, 0)
+    assert (run.count("a_not_stored"), run.count("a_expired")) == (1, 0)
 
 
 def test_keys_that_it_finishes_are_propagated_and_forgotten(story):
@@ -80,7 +80,7 @@ def test_keys_that_it_finishes_are_propagated_and_forgotten(story):
     assert run.punctuations() == ["<1>"]
     assert run.held() == {"a": 0, "b": 0}
     assert run.push("b", "k y\n1 2") == NOTHING
-    assert run.count("b_dropped") == 1
+    assert run.count("b_not_stored") == 1
     run.push("b", "k end\n1 true")
     assert run.state() == EMPTY
 

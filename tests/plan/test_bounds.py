@@ -140,8 +140,8 @@ def test_explain_shows_verdict_reasons_and_advice():
     assert "news: NOT BOUNDED" in told
     assert "to bound it, declare punctuation=, arrival= or unique=True on access" in told
     assert "access: bounded" in told
-    told = sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW)).explain()
-    assert "a: tuples bounded, closed keys not" in told
+    told = sj.join(input_("a", **WINDOW, unique=True), input_("b", **TIMED)).explain()
+    assert "a: tuples bounded, remembered keys unbounded" in told
 
 
 # ---------------------------------------------------------------- a ttl, and strict
@@ -184,4 +184,4 @@ def test_strict_refuses_what_nothing_bounds():
 
 def test_strict_refuses_closed_keys_that_are_remembered_for_ever():
     with pytest.raises(sj.InvalidJoin, match="so that closed keys of a are forgotten"):
-        sj.join(input_("a", **WINDOW, unique=True), input_("b", **WINDOW), strict=True)
+        sj.join(input_("a", **WINDOW, unique=True), input_("b", **TIMED), strict=True)

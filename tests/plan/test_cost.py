@@ -220,3 +220,18 @@ def test_explain_names_what_a_ttl_loses():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sj.join(*(input_(name, **TIMED, ttl="2 hours") for name in "ab")).local()
+
+
+def test_with_a_number_of_keys_time_matters_in_equation_1() -> None:
+    """The paper's assumption: 160 uniform keys of b, 2 of them closed by a each second."""
+    timed = {"time": "t", "lateness": "0 seconds", "window": "5 seconds"}
+    a = stream("a", "k t:time end:bool", punctuation=sj.marked("end"), **timed)
+    joined = sj.join(a, stream("b", "k t:time", **timed), operator="pwjoin")
+    rates = {"a": sj.Rate(1000, rows_per_key=500, open_for="1 second"), "b": sj.Rate(1000, keys=160)}
+    for after, said in (("20 seconds", 3750), ("40 seconds", 2500), ("100 seconds", 0)):
+        found = json.loads(joined.explain(rates=rates, after=after, format="json"))["predicted"]["inputs"][1]
+        assert (found["equation_1_rows"], found["equation_1_keys"]) == (said, 160)
+    text = joined.explain(rates=rates, after="20 seconds")
+    assert "says 3,750 tuples, with 160 distinct keys, punctuated one after another" in text
+    with pytest.raises(sj.InvalidJoin, match="give keys above 0"):
+        sj.Rate(1, keys=0)

@@ -281,7 +281,7 @@ def test_explain_tells_the_plan():
     told = sj.join(
         with_time("a", **TIMED, window="10 seconds", unique=True),
         with_time("b", **TIMED, idle="1 minute", arrival=sj.clustered(slack=2)),
-        with_time("c", time="t", lateness="5 seconds", punctuation=sj.closing("c_x")),
+        with_time("c", time="t", lateness="5 seconds", punctuation=sj.closing("c_x > 3")),
         name="trade",
         goal="memory",
     ).explain()

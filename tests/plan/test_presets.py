@@ -44,7 +44,7 @@ ANSWER = [(1, 10, 100), (1, 10, 101), (2, 20, 200), (3, 30, 300)]
         ("pjoin", None, {"one": 2, "many": 5}, []),
         ("wjoin", "10 seconds", {"one": 0, "many": 5}, []),
         ("pwjoin", "10 seconds", {"one": 0, "many": 5}, []),
-        ("mjoin_1np", None, {"one": 2, "many": 1}, ["<1>"]),
+        ("mjoin_1np", None, {"one": 3, "many": 1}, []),  # purged every 100 punctuations
         ("mjoin_1nc", None, {"one": 0, "many": 1}, ["<1>", "<2>", "<3>"]),
     ],
 )
@@ -66,6 +66,17 @@ def test_what_a_preset_needs_is_asked_for():
         sj.join(stream("a", "k x", unique=True), plain[1], operator="mjoin_1nc")
     with pytest.raises(sj.InvalidJoin, match="operator='hash'; give one of shj, xjoin"):
         sj.join(*plain, operator="hash")
+
+
+def test_the_goal_chooses_the_purge_of_mjoin():
+    """Rule 1: for throughput in batches; rule 2: for memory at once."""
+    throughput, memory = joined("mjoin_1np"), joined("mjoin_1np", goal="memory")
+    assert throughput.plan.spec.strategies.purge == sj.PurgeEvery(100)
+    assert "as mjoin_1np does for throughput: every 100 punctuations, across batches" in throughput.explain()
+    assert memory.plan.spec.strategies.purge.name == "immediate"
+    run = Story(memory)
+    run.step(**ROWS)
+    assert run.punctuations() == ["<1>"]
 
 
 def test_a_strategy_may_be_given_beside_a_preset():
@@ -91,3 +102,18 @@ def test_explain_names_the_preset():
 def test_a_goal_chooses_strategies(goal, driver, order):
     strategies = sj.join(stream("a", "k x"), stream("b", "k y"), goal=goal).plan.spec.strategies
     assert (strategies.driver.name, strategies.order.name) == (driver, order)
+
+
+def test_pwjoin_retrieves_in_timestamp_order():
+    """In one batch the auctions of 1 and 4 and the bids of 2 and 3: each turn goes on to the next one's."""
+    one = stream("one", "k x t:time", **IN_TIME, window="10 seconds", columns=["x"])
+    many = stream("many", "k y t:time", **IN_TIME, columns=["y"])
+    run = Story(sj.join(one, many, operator="pwjoin"))
+    run.step(one="k x t\n1 10 4\n1 11 1", many="k y t\n1 100 2\n1 101 3")
+    assert run.run.join.turns == 3
+    assert run.count("one_probes") == 2
+
+
+def test_pwjoin_without_event_times_takes_each_input_in_turn():
+    joined = sj.join(stream("a", "k x"), stream("b", "k y"), operator="pwjoin")
+    assert joined.plan.spec.strategies.driver.name == "round_robin"

@@ -7,7 +7,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +23,7 @@ from streamjoin.join import operator as stream_join
 from streamjoin.join.arrival_order import ClusterFollower, OrderFollower
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.eviction import Eviction
+from streamjoin.join.frontier import WindowEviction
 from streamjoin.join.group_by import GroupBy, Partials
 from streamjoin.join.group_spec import Grouping
 from streamjoin.join.matches import Matches
@@ -34,6 +35,7 @@ from streamjoin.join.predicate import Predicate
 from streamjoin.join.probe import Probe
 from streamjoin.join.queues import InputQueue
 from streamjoin.join.scheduled_punctuations import ScheduledPunctuations
+from streamjoin.join.waiting_pool import WaitingPools
 from streamjoin.join.watermarks import END_OF_TIME, NO_WATERMARK, Watermarks
 from streamjoin.state import closed_keys, run
 from streamjoin.state import closed_ranges as ranges
@@ -41,7 +43,7 @@ from streamjoin.state import sorted_runs as side
 from streamjoin.state.closed_ranges import ClosedRanges
 from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run
-from streamjoin.state.sorted_runs import MarkedRows, SortedRuns
+from streamjoin.state.sorted_runs import KeySet, MarkedRows, SortedRuns
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -74,12 +76,12 @@ def purge_when_one_input_is_closed() -> Any:
 @bug
 def invalidated_at_the_bound() -> Any:
     """A row is evicted when the watermark reaches its window's end, not when it is past it."""
-    good = Eviction._invalidate
+    good = Eviction.invalidate
 
     def invalidate(self: Eviction, i: int, start_us: int, stop_us: int, touched: list[Any]) -> Any:
         return good(self, i, start_us, stop_us + 1, touched)
 
-    return patch.object(Eviction, "_invalidate", invalidate)
+    return patch.object(Eviction, "invalidate", invalidate)
 
 
 @bug
@@ -113,6 +115,68 @@ def what_expires_finishes_no_key() -> Any:
         return good(self, i, before_us, [])
 
     return patch.object(Eviction, "_expire", expire)
+
+
+# Forgetting closed keys
+
+
+@bug
+def closed_keys_are_never_forgotten() -> Any:
+    return patch.object(Eviction, "forget_closed", lambda self: None)
+
+
+@bug
+def closed_keys_are_forgotten_at_the_bound() -> Any:
+    """A key is forgotten when the watermarks reach what its tuples could match, not when they are past it."""
+    good = KeySet.forget_before
+
+    def forget_before(self: KeySet, stop_us: int, may_go: Any) -> None:
+        good(self, min(stop_us, END_OF_TIME - 1) + 1, may_go)
+
+    return patch.object(KeySet, "forget_before", forget_before)
+
+
+@bug
+def closed_keys_are_forgotten_by_the_other_inputs_alone() -> Any:
+    """A key is forgotten though the watermark of its own input is not past the time of its punctuation."""
+
+    def settled(self: Watermarks, number: int) -> int:
+        others = [m for m in range(len(self.own)) if m != number and not self.ended[m]]
+        spans = {m: self._inputs[number].reach_to(m) or 0 for m in others}
+        return min((self.current[m] - spans[m] for m in others), default=END_OF_TIME)
+
+    return patch.object(Watermarks, "settled", settled)
+
+
+@bug
+def closed_keys_are_forgotten_inside_the_window() -> Any:
+    """A key is forgotten when all watermarks are past the time of its punctuation."""
+
+    def settled(self: Watermarks, number: int) -> int:
+        pairs = zip(self.current, self.ended, strict=True)
+        return min((at for at, ended in pairs if not ended), default=END_OF_TIME)
+
+    return patch.object(Watermarks, "settled", settled)
+
+
+@bug
+def rows_of_this_batch_do_not_date_a_punctuation() -> Any:
+    """A closed key gets the time that its input had reached in finished batches."""
+    good = Watermarks.saw
+
+    def saw(self: Watermarks, number: int, latest_us: int) -> None:
+        good(self, number, latest_us)
+        self.reached[number] = max(self.reached[number], latest_us)
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        with (
+            patch.object(Watermarks, "begin", lambda self, number, latest_us: None),
+            patch.object(Watermarks, "saw", saw),
+        ):
+            yield
+
+    return late()
 
 
 # Probing
@@ -323,20 +387,14 @@ def a_snapshot_has_no_groups() -> Any:
 
 @bug
 def rows_that_wait_are_forgotten() -> Any:
-    good = StreamJoin._turn
-
-    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
-        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
-        return good(self, i, rows if urgent is None else rows.where(urgent), keys, patterns)
-
-    return patch.object(StreamJoin, "_turn", turn)
+    return patch.object(WaitingPools, "wait", lambda self, i, rest: None)
 
 
 @bug
 def an_awaited_punctuation_acts_before_its_rows() -> Any:
-    def turn(self: StreamJoin, i: int, rows: Any, keys: Any, patterns: Any) -> Any:
-        yield from self.eviction.close(i, keys, patterns)
-        yield from self._join(i, rows)
+    def turn(self: StreamJoin, i: int, retrieved: Any) -> Any:
+        yield from self.eviction.close(i, retrieved.keys, retrieved.patterns)
+        yield from self._join(i, retrieved.rows)
 
     return patch.object(StreamJoin, "_turn", turn)
 
@@ -660,6 +718,39 @@ def snapshot_loses_the_newest_tier() -> Any:
     return _forgetting(forget)
 
 
+# The order of work
+
+
+@bug
+def a_punctuation_overtakes_the_rows_that_wait() -> Any:
+    def urgent_first(self: StreamJoin, i: int, retrieved: Any, urgent: Any) -> Any:
+        yield from self._join(i, retrieved.rows.where(urgent))
+        yield from self.eviction.close(i, retrieved.keys, retrieved.patterns)
+        return replace(
+            retrieved, rows=retrieved.rows.where(~urgent), keys=retrieved.keys.slice(0, 0), patterns=()
+        )
+
+    return patch.object(StreamJoin, "_urgent_first", urgent_first)
+
+
+# Ranges
+
+
+@bug
+def a_range_that_one_input_has_closed_is_propagated() -> Any:
+    return patch.object(ClosedRanges, "intersect", lambda self, other: self.copy())
+
+
+@bug
+def a_range_that_has_grown_is_not_propagated_again() -> Any:
+    good = ClosedRanges.beyond
+
+    def beyond(self: ClosedRanges, smaller: ClosedRanges) -> ClosedRanges:
+        return good(self, smaller) if not smaller else ClosedRanges(self.dtype)
+
+    return patch.object(ClosedRanges, "beyond", beyond)
+
+
 # Memory
 
 
@@ -695,3 +786,23 @@ def a_watermark_does_not_wait_for_deferred_matches() -> Any:
 
 def rows_with_deferred_matches_are_dropped() -> Any:
     return patch.object(StreamJoin, "_keep_for_deferred", lambda self, i, rows, stored: stored)
+
+
+@bug
+def windows_forget_the_rows_that_are_left() -> Any:
+    """Inside a batch, tuples are evicted by the watermark after it, whatever rows are left."""
+    return patch.object(InputQueue, "earliest_left_us", property(lambda self: END_OF_TIME))
+
+
+@bug
+def windows_forget_the_batches_to_come() -> Any:
+    """Inside a batch, tuples are evicted by the rows that are left, whatever the next batch may bring."""
+    return patch.object(
+        WindowEviction, "_at_least_after", lambda self, arrivals: [END_OF_TIME] * len(self.spec.inputs)
+    )
+
+
+@bug
+def a_row_of_a_finished_key_does_not_close_it() -> Any:
+    """A unique row of a finished key is dropped, and its input stays open for the key."""
+    return patch.object(StreamJoin, "_pass_over", lambda self, i, rows: iter(()))

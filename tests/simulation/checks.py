@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
+from streamjoin.punctuation import Punctuation
 from streamjoin.state import run
+from tests.simulation.elements import covers
 from tests.simulation.naive import Ids, Naive, Took
-from tests.simulation.play import Emitted, Player
+from tests.simulation.play import Emitted, Player, speaks_of
 from tests.simulation.script import Finish, Script
 
 
@@ -53,6 +55,7 @@ class _Checker:
         self.found: Counter[tuple[int, Ids]] = Counter()
         self.by_id: dict[int, Took] = {}
         self.over: set[tuple[Any, int]] = set()
+        self.wide: list[Punctuation] = []
         self.unkeyed_over = False
         self.propagated = 0
         self.keeps = any(one.on_violation == "keep" for one in script.inputs)
@@ -100,25 +103,43 @@ class _Checker:
                 self._expect(
                     "propagated once", bool(due.get(event[1])), f"{event[1]} is propagated again or too early"
                 )
-                self.over.add((event[1], due[event[1]].pop(0)))
-                self._group(event[1], groups.pop(event[1], None))
+                self._finished(event[1], due[event[1]].pop(0), groups.pop(event[1], None))
             elif event[0] == "group":
                 self._expect("groups", event[1] not in groups, f"two rows of group {event[1]}")
                 groups[event[1]] = tuple(event[2:])
+            elif event[0] == "wide":
+                again = [one for one in self.wide if one.covers(event[1])]
+                self._expect("ranges", not again, f"{event[1]} is propagated again, or after {again}")
+                self.wide.append(event[1])
             else:
                 self._row(*event[1:])
         self._unkeyed_groups(groups)
         missing = [key for key, epochs in due.items() if epochs]
         self._expect("propagated", not missing, f"finished but not propagated: {missing}")
+        self._ranges()
 
-    def _group(self, key: Any, found: Any) -> None:
-        """The final row of a key that is over: all results of its last life, none where there are none."""
-        if not self.script.settings.group:
+    def _ranges(self) -> None:
+        """What ranges and patterns of all inputs cover was propagated so, and nothing else. When all have
+        ended, nothing is propagated any more but keys."""
+        settings = self.script.settings
+        if settings.defer or all(side.ended for side in self.model.sides):
             return
-        life = max(epoch for known, epoch in self.over if known == key)
-        self._same_group(
-            key, found, [took.row.id for took in self.by_id.values() if (took.key, took.epoch) == (key, life)]
-        )
+        for key in {took.key for took in self.model.took}:
+            said = [one for one in self.wide if speaks_of(one, key)]
+            everywhere = all(any(covers(one, key) for one in side.wide) for side in self.model.sides)
+            self._expect("ranges", everywhere or not said, f"{said} speak of {key}, which may still come")
+            if settings.propagate and settings.purge != "none":
+                self._expect("ranges", bool(said) or not everywhere, f"none was propagated that has {key}")
+
+    def _finished(self, key: Any, last: int, found: Any) -> None:
+        """A key is over, and those of its epochs that are not yet; their results are the final row of its
+        group, which there is none of where there are none.
+        """
+        epochs = {(key, epoch) for epoch in range(last + 1)} - self.over
+        self.over |= epochs
+        if self.script.settings.group:
+            members = [took.row.id for took in self.by_id.values() if (took.key, took.epoch) in epochs]
+            self._same_group(key, found, members)
 
     def _same_group(self, key: Any, found: Any, members: list[int]) -> None:
         results = Counter(
@@ -159,6 +180,11 @@ class _Checker:
         self._same("columns", [(key, xs[i]) for i in there], said, f"keys and columns of result {ids}")
         padding = [x for i, x in enumerate(xs) if i not in there]
         self._same("columns", padding, [None] * len(padding), f"padding of result {ids}")
+        if not self.keeps and (-1, 0) not in key:
+            said = [one for one in self.wide if speaks_of(one, key)]
+            self._expect(
+                "no result after its punctuation", not said, f"result {ids} of key {key} after {said}"
+            )
         if not self.keeps:
             spent = [part for part in parts if part and (part.key, part.epoch) in self.over]
             self._expect("no result after its punctuation", not spent, f"result {ids} of key {key}")
@@ -175,14 +201,19 @@ class _Checker:
 
     def _counters(self, names: list[str]) -> None:
         counters = self.player.run.counters()
+        # a row that no row to come can match is not stored, wherever in its batch it stands
+        by_turn = ("stored", "not_stored", "expired") if self.script.settings.within else ()
+        compared = [what for what in COMPARED if what not in by_turn]
         for name, side in zip(names, self.model.sides, strict=True):
             counts = {what: counters[f"{name}_{what}"] for what in COUNTED}
             too_old = side.counts["too_old"]  # when they came
-            went = counts["null_keys"] + side.counts["refused"] + counts["stored"] + counts["dropped"]
+            went = counts["null_keys"] + side.counts["refused"] + counts["stored"] + counts["not_stored"]
+            if self.script.settings.within:  # or they were useless, which is no loss
+                too_old = counts["rows"] - went
             self._same("counters", counts["rows"], went + too_old, f"rows of {name} and where they went")
             left = counts["stored"] - counts["purged"] - counts["invalidated"] - (counts["expired"] - too_old)
             self._same("counters", left, len(side.live_ids), f"rows of {name} stored and not gone")
-            for what in ("rows", "null_keys", "stored", "dropped", "expired", *REASONS):
+            for what in compared:
                 self._same("counters", counts[what], side.counts[what], f"{name}_{what}")
         if not self.script.settings.group:
             self._same("counters", counters["results"], self.found.total(), "results")
@@ -202,8 +233,9 @@ class _Checker:
         self._expect("results", self.found <= most, "too many " + _difference(self.found, most))
 
 
-REASONS = ("null_time", "late", "duplicate_key", "after_punctuation")
-COUNTED = ("rows", "null_keys", "stored", "dropped", "purged", "invalidated", "expired", *REASONS)
+REASONS = ("null_time", "late", "duplicate_key", "after_punctuation", "null_punctuation")
+COMPARED = ("rows", "null_keys", "stored", "not_stored", "expired", "control_rows_with_data", *REASONS)
+COUNTED = (*COMPARED, "purged", "invalidated")
 
 
 def _difference(found: Counter[Any], wanted: Counter[Any]) -> str:

@@ -39,9 +39,9 @@ class SortedRuns:
 
     declared: Input
     live: dict[Key, list[Took]] = field(default_factory=dict)
-    single: set[Key] = field(default_factory=set)
+    single: dict[Key, int] = field(default_factory=dict)  # and the time its input had reached
     wide: list[tuple[Pattern, ...]] = field(default_factory=list)
-    seen: set[Key] = field(default_factory=set)
+    seen: dict[Key, int] = field(default_factory=dict)
     partial_punctuations: set[tuple[Closure, int]] = field(
         default_factory=set
     )  # with the partition that made it
@@ -51,6 +51,7 @@ class SortedRuns:
     # ordered: by partition, every value that came, as it came
     values: dict[int, list[Any]] = field(default_factory=dict)
     own: int = NEVER  # watermark by its own rows
+    reached: int = NEVER  # the greatest event time of its rows
     counts: Counter[str] = field(default_factory=Counter)
 
     def punctuated(self, key: Key) -> bool:

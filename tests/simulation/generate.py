@@ -362,4 +362,5 @@ def _settings(rng: Random, *, weak: bool) -> Settings:
         order=rng.choice(("sequential", "sequential", "value_oriented")),
         probe=rng.choice(("most_selective", "most_selective", "fewest_rows")),
         memory=rng.choice((None, None, 1, 200, 600)),
+        within=rng.random() < 0.4,
     )

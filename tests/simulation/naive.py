@@ -5,8 +5,9 @@ by row in the order in which the library's driver handed rows out, so that it kn
 rows take part, what is held, what is propagated. What the join must give it does not compute that
 way: `results` is the batch join of the rows that took part.
 
-A key that is closed on every input is forgotten, and what comes later is a new key of the same
-value: rows carry the *epoch* of their key, and only rows of one epoch join.
+A key that is closed on every input is forgotten, and where all inputs have windows one that an input
+closed long enough ago. What comes later is a new key of the same value: rows carry the *epoch* of their
+key, and only rows of one epoch join.
 """
 
 from __future__ import annotations
@@ -67,13 +68,15 @@ class Naive:
         self.took: list[Took] = []
         self.violations: list[tuple[int, str, bool, int]] = []
         self.over: list[tuple[Key, int]] = []  # propagated keys with their epochs, in order
-        self.propagated: set[Key] = set()
+        self.propagated: dict[Key, int] = {}  # and the time that some input had reached
+        self.finished: dict[Key, int] = {}  # the last epoch that was propagated
         self.epoch: Counter[Key] = Counter()
         self.alone: Counter[tuple[int, Ids]] = Counter()  # results of one tuple: operation, ids
         self.alone_keys: set[tuple[Key, int]] = set()  # and their keys with their epochs
         self.unkeyed: list[Took] = []
         self.place: dict[int, int] = {}  # of each id, among the rows that took part
         self.lost: dict[int, int] = {}  # ids whose time to live is over, and how many rows had come then
+        self.aside: dict[int, tuple[list[Stand], list[Closure]]] = {}  # only within a batch
         self.operation = -1
 
     def play(self, operation: Operation, turns: Sequence[tuple[int, int]]) -> None:
@@ -113,12 +116,16 @@ class Naive:
         own_watermarks: dict[int, int] | None = None,
     ) -> None:
         queues, implied = {}, {}
+        for i, side in enumerate(self.sides):
+            side.reached = max([side.reached, *self._times(i, rows)])
         for i in sorted({*rows, *closed_keys}):
             arrived, says = self._data(i, rows.get(i, []))
             says, meant = self._heeded(says), self._heeded(closed_keys.get(i, []))
             behind, implied[i] = follow(self.sides[i], arrived)
             taking = self._admit(i, arrived, says, behind)
             counted = self._count_partial(i, says + meant)
+            if self.script.settings.driver == "timestamp" and not self.sides[i].declared.ordered_rows:
+                taking = sorted(taking, key=lambda each: NEVER if each.row.t is None else each.row.t)
             if taking or counted:
                 queues[i] = queue(self.sides[i].declared, taking, counted)
         while queues:
@@ -127,21 +134,31 @@ class Naive:
             if not queues[turn][0] and not queues[turn][1]:
                 del queues[turn]
             self._turn(turn, batch, says)
+        for i in list(self.aside):
+            self._turn(i, [], [], last=True)
         for i in sorted(implied):
             self._close(i, implied[i])
         self._advance(rows, own_watermarks or {})
         while self._control():
             self._advance({}, {})
+        self._forget()
+
+    @property
+    def _knows_punctuations(self) -> bool:
+        operator = self.script.settings.operator
+        return operator is None or "punctuation" in KNOWS[operator]
 
     def _heeded(self, says: list[Closure]) -> list[Closure]:
         """Operators that know no punctuations still know that an input has ended."""
-        operator = self.script.settings.operator
-        if operator is None or "punctuation" in KNOWS[operator]:
+        if self._knows_punctuations:
             return says
         return [one for one in says if one.key is None and all(isinstance(p, Star) for p in one.patterns)]
 
-    def _turn(self, i: int, rows: list[Stand], says: list[Closure]) -> None:
-        """Rows and the punctuations behind them; value-oriented, those that others wait for come first."""
+    def _turn(self, i: int, rows: list[Stand], says: list[Closure], *, last: bool = False) -> None:
+        """Rows and the punctuations behind them; value-oriented, those that others wait for come first, and
+        the others are put aside as long as there are such. The last time nothing is."""
+        waiting, behind = self.aside.pop(i, ([], []))
+        rows, says = waiting + rows, behind + says
         if self.script.settings.order == "value_oriented":
             others = [side for side in self.sides if side is not self.sides[i]]
 
@@ -155,6 +172,9 @@ class Naive:
                 self._close(i, now)
                 rows = [each for each in rows if each not in urgent]
                 says = [punctuation for punctuation in says if punctuation not in now]
+                if not last:
+                    self.aside[i] = rows, says
+                    return
         self._join(i, rows)
         self._close(i, says)
 
@@ -165,6 +185,13 @@ class Naive:
             at = (row.partition, row.offset) if side.declared.sequence else (0, number)
             known = at if side.declared.ordered_rows else None
             if side.declared.punctuation == "marked" and row.flag:
+                side.counts["control_rows_with_data"] += 1  # every row has an id
+                if None in row.key and not side.declared.wildcard:
+                    if not self._knows_punctuations:
+                        continue
+                    self.violations.append((i, "null_punctuation", False, row.id))
+                    side.counts["null_punctuation"] += 1
+                    continue
                 patterns = tuple(Star() if value is None else Eq(value) for value in row.key)
                 says.append(Closure(None if None in row.key else key_of(row), patterns, known))
                 continue
@@ -246,7 +273,7 @@ class Naive:
         """Rows take part; those that may still find partners are kept."""
         side, kept, too_old = self.sides[i], [], self.sides[i].counts["too_old"]
         arrived = [
-            Took(i, row, key_of(row), self.epoch[key_of(row)], self.operation, violates)
+            Took(i, row, key_of(row), self._epoch_of(row), self.operation, violates)
             for row, _, violates in rows
         ]
         self.place |= {each.row.id: len(self.took) + n for n, each in enumerate(arrived)}
@@ -255,7 +282,8 @@ class Naive:
         for took in arrived:
             key = took.key
             others = [other for other in self.sides if other is not side]
-            over = any(other.closed(key) and key not in other.live for other in others)
+            over = key in self.propagated
+            over = over or any(other.closed(key) and key not in other.live for other in others)
             if side.declared.on_violation == "keep":
                 over = over or (side.closed(key) and key not in side.live)
             if took in matched:
@@ -270,10 +298,14 @@ class Naive:
         for took in kept:
             side.live.setdefault(took.key, []).append(took)
         side.counts["stored"] += len(kept)
-        side.counts["dropped"] += len(rows) - len(kept) - (side.counts["too_old"] - too_old)
+        side.counts["not_stored"] += len(rows) - len(kept) - (side.counts["too_old"] - too_old)
         if side.declared.unique:
-            side.seen |= {key_of(row) for row, _, _ in rows}
+            side.seen = {key_of(row): self._latest(i) for row, _, _ in rows} | side.seen
             self._settle({key_of(row) for row, _, _ in rows})
+
+    def _epoch_of(self, row: Row) -> int:
+        """Rows of a finished key are alone: they match nothing, not even each other."""
+        return -1 - row.id if key_of(row) in self.propagated else self.epoch[key_of(row)]
 
     def _forget_matched(self, i: int, arrived: list[Took]) -> list[Took]:
         """Left tuples go at their first match; gives those among the arrived."""
@@ -347,7 +379,9 @@ class Naive:
         for punctuation in says:
             if punctuation.key is None:
                 side.wide.append(punctuation.patterns)
-                side.single = {key for key in side.single if not covers(punctuation.patterns, key)}
+                side.single = {
+                    key: at for key, at in side.single.items() if not covers(punctuation.patterns, key)
+                }
                 side.partial_punctuations = {
                     each for each in side.partial_punctuations if not wider(punctuation.patterns, each[0])
                 }
@@ -358,7 +392,7 @@ class Naive:
                 named.add(punctuation.key)
                 side.drop_partial(punctuation.key)
                 if not side.closed(punctuation.key):
-                    side.single.add(punctuation.key)
+                    side.single[punctuation.key] = self._latest(i)
         if says:
             self._settle(known | named)
 
@@ -376,9 +410,9 @@ class Naive:
         """Keys of which something is remembered."""
         known = set(self.propagated)
         for side in self.sides:
-            known |= side.single | side.seen | set(side.live)
+            known |= {*side.single, *side.seen, *side.live}
         if self.script.settings.group:
-            known |= {key for key, epoch in self.result_keys() if epoch == self.epoch[key]}
+            known |= {key for key, epoch in self.result_keys() if epoch > self.finished.get(key, -1)}
         return known
 
     def result_keys(self) -> set[tuple[Key, int]]:
@@ -406,24 +440,24 @@ class Naive:
                 for took in side.live.pop(key, []):
                     self._leave(took)
             finished = all(closed[i] for i in self.script.settings.preserved)
-            if finished and self.script.settings.propagate and key not in self.propagated:
-                self.over.append((key, self.epoch[key]))
-                self.propagated.add(key)
+            if finished and key not in self.propagated:
+                if self.script.settings.propagate:
+                    self.over.append((key, self.epoch[key]))
+                self.propagated[key] = max(map(self._latest, range(len(self.sides))))
+                self.finished[key] = self.epoch[key]
             if all(closed):
-                self.propagated.discard(key)
+                self.propagated.pop(key, None)
                 self.epoch[key] += 1
                 for side in self.sides:
-                    side.single.discard(key)
-                    side.seen.discard(key)
+                    side.single.pop(key, None)
+                    side.seen.pop(key, None)
                     side.drop_partial(key)
                     side.waiting = [each for each in side.waiting if each[1].key != key]
 
     def _advance(self, rows: dict[int, list[Row]], own_watermarks: dict[int, int]) -> None:
         """Event time moves after the whole batch."""
         for i, side in enumerate(self.sides):
-            marked = side.declared.punctuation == "marked"
-            times = [row.t for row in rows.get(i, []) if row.t is not None and not (marked and row.flag)]
-            if times and side.declared.time is not None:
+            if times := self._times(i, rows):
                 side.own = max(side.own, max(times) - (side.declared.lateness or 0))
             side.own = max(side.own, own_watermarks.get(i, NEVER))
         watermarks = [side.own for side in self.sides]
@@ -442,6 +476,52 @@ class Naive:
                 if not held:
                     del side.live[key]
         self._settle(known)
+
+    def _times(self, i: int, rows: dict[int, list[Row]]) -> list[int]:
+        """The event times of an input's data rows."""
+        declared = self.sides[i].declared
+        if declared.time is None:
+            return []
+        marked = declared.punctuation == "marked"
+        return [row.t for row in rows.get(i, []) if row.t is not None and not (marked and row.flag)]
+
+    def _latest(self, i: int) -> int:
+        """The greatest event time that an input has reached."""
+        return max(self.sides[i].reached, self.watermarks[i])
+
+    def _forget(self) -> None:
+        """Where every input has a window: forget keys that one closed, once nothing that is in time could
+        have met its tuples. A preserved pair of inputs must both have closed a key to finish it.
+        """
+        windows = [side.declared.window for side in self.sides]
+        if None in windows or len(self.script.settings.preserved) > 1:
+            return
+        forgotten: set[Key] = set()
+        for i, side in enumerate(self.sides):
+            for closed in (side.single, side.seen):
+                for key, at in list(closed.items()):
+                    if key not in side.live and self._past(i, at):
+                        del closed[key]
+                        forgotten.add(key)
+        for key in forgotten:
+            self.epoch[key] += 1
+            if not any(key in side.single or key in side.seen for side in self.sides):
+                self.propagated.pop(key, None)  # a row of it is a new key's
+        everyone = range(len(self.sides))
+        self.propagated = {
+            key: at
+            for key, at in self.propagated.items()
+            if not all(self._past(i, at) for i in everyone)
+            or any(key in side.single or key in side.seen for side in self.sides)
+        }
+
+    def _past(self, i: int, at: int) -> bool:
+        """Whether all watermarks are past what tuples of input i until a time could match."""
+        window = self.sides[i].declared.window or 0
+        return all(
+            side.ended or (mark > NEVER and mark > at + (0 if m == i else window))
+            for m, (side, mark) in enumerate(zip(self.sides, self.watermarks, strict=True))
+        )
 
     # The answer
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import streamjoin as sj
 from streamjoin.columnar.keys import hash_keys
 from streamjoin.declare.stream import Stream
-from streamjoin.join.outputs import FinishedKeys, Output, Results
+from streamjoin.join.outputs import FinishedKeys, FinishedPatterns, Output, Results
 from streamjoin.join.persistence.snapshot import json_parts
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.local.join import LocalRun
@@ -180,6 +180,13 @@ def _control_schema(keys: list[str], declared: Input) -> pa.Schema:
     return pa.schema(columns)
 
 
+def _purge(settings: Settings) -> Any:
+    """The purge strategy; MJoin's own one is to wait, which the model does not know."""
+    if settings.purge != "immediate":
+        return PURGES[settings.purge]
+    return "immediate" if settings.operator == "mjoin_1np" else None
+
+
 def plan(script: Script) -> Plan:
     """The planned join, with the script's settings put in."""
     settings = script.settings
@@ -192,7 +199,7 @@ def plan(script: Script) -> Plan:
         order=settings.order,
         probe=settings.probe,
         operator=settings.operator,
-        purge=None if settings.purge == "immediate" else PURGES[settings.purge],
+        purge=_purge(settings),
         propagate=settings.propagate,
     )
     if settings.group:
@@ -205,7 +212,11 @@ def plan(script: Script) -> Plan:
     chosen = planned.spec.strategies
     followed = dataclasses.replace(chosen, driver=Followed(chosen.driver, []))
     spec = dataclasses.replace(
-        planned.spec, compaction=compaction, frame_rows=settings.frame_rows, strategies=followed
+        planned.spec,
+        compaction=compaction,
+        frame_rows=settings.frame_rows,
+        strategies=followed,
+        evicts_within=settings.within,
     )
     if settings.memory is not None:
         spill = SpillAbove(settings.memory, defer=settings.defer)
@@ -259,8 +270,9 @@ class _Watched(LocalRun):
 
 @dataclass
 class Emitted:
-    """What one operation gave. Events are ("row", key, ids, xs) or ("over", key), as emitted; of a
-    join that is grouped ("group", key, count, ids of each component) in place of rows."""
+    """What one operation gave. Events are ("row", key, ids, xs), ("over", key) or, of a range or a pattern,
+    ("wide", punctuation), as emitted; of a join that is grouped ("group", key, count, ids of each component)
+    in place of rows."""
 
     events: list[tuple[Any, ...]] = field(default_factory=list)
     violations: list[tuple[int, str, bool, int]] = field(default_factory=list)
@@ -300,10 +312,12 @@ class Player:
                 NAMES[i]: table(self.plan.streams[i], rows, self.settings)
                 for i, rows in operation.rows.items()
             }
-            if len(tables) == 1:
-                run.push(*tables.popitem())
-            else:
-                run.step(tables)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sj.DataInControlRow)  # every row has an id
+                if len(tables) == 1:
+                    run.push(*tables.popitem())
+                else:
+                    run.step(tables)
         elif isinstance(operation, Punctuate):
             self._punctuate(operation)
         elif isinstance(operation, Control):
@@ -368,6 +382,8 @@ class Player:
             elif isinstance(output, FinishedKeys):
                 for key in zip(*(column.to_pylist() for column in output.keys.keys), strict=True):
                     emitted.events.append(("over", normal(key)))
+            elif isinstance(output, FinishedPatterns):
+                emitted.events += [("wide", sj.Punctuation(patterns)) for patterns in output.patterns]
         run.punctuations()
         for violation in run.violations():
             number = NAMES.index(violation["stream"])
@@ -413,6 +429,11 @@ def _known(run: LocalRun) -> list[Any]:
 def normal(key: Iterable[Any]) -> tuple[Any, ...]:
     """A key as the model has it."""
     return tuple(map(rank, key))
+
+
+def speaks_of(punctuation: sj.Punctuation, key: Iterable[Any]) -> bool:
+    """Whether a punctuation of the library matches a key of the model."""
+    return punctuation.matches([{-1: None, 0: value, 1: float("nan")}[kind] for kind, value in key])
 
 
 def own(pattern: Pattern, dtype: str) -> Pattern:

@@ -204,6 +204,7 @@ class Settings(_Compact):
     operator: str | None = None
     memory: int | None = None  # bytes of runs in memory; the others are fetched when they are needed
     defer: bool = False  # joining with those others may wait; for conforming streams
+    within: bool = False  # windows evict while a batch is at work
     purge: str = "immediate"  # what the model knows; other ways only for conforming streams
     how: str = "inner"
     where: bool = False  # whether `passes` is a condition on the joined row

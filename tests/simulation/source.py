@@ -116,6 +116,9 @@ class Source:
             key = tuple(self.rng.choice((None, *values)) for values in self.domain)
         else:
             key = self._any_key()
+            if self.habits.honest < 1 and not self.declared.wildcard and self.count % 13 == 7:  # a violation
+                key = (*key[:-1], None)
+                return self._row(key, clock, self._partition(key, honest=True), flag=True)
         # with two partitions, one's word may not be all
         self.punctuation(tuple(Star() if value is None else Eq(value) for value in key))
         t = self.rng.choice((None, clock, clock + 50))

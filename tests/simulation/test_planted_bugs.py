@@ -12,7 +12,7 @@ from tests.simulation.generate import script
 from tests.simulation.script import Script
 from tests.simulation.shrink import shrink
 
-ENOUGH = 500
+ENOUGH = 700
 
 
 def hunt(bug: Bug, by: str | None = None) -> tuple[int, Script, Failed]:

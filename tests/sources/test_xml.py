@@ -282,10 +282,10 @@ def test_what_came_before_a_break_is_given_first():
 @pytest.mark.parametrize(
     ("stream", "came", "says"),
     [
-        (b"", [], "byte 0: no element found"),
+        (b"", [], "has no element; it ends at byte 0"),
         (b"not xml", [], "byte 0: syntax error"),
-        (access(row(1))[:-4], [(1, "x")], "no element found"),
-        (access(row(1))[:-2], [(1, "x")], "unclosed token"),
+        (access(row(1))[:-4], [(1, "x")], "ends at byte 50, inside its root"),
+        (access(row(1))[:-2], [(1, "x")], "ends at byte 50, inside its root"),
         (access(row(1)) + b"<t/>", [(1, "x")], "junk after document element"),
         (access(row(1), row(2, "\x01")), [(1, "x")], "not well-formed"),
         (access(row(1), "<record><sno>&undefined;</sno></record>"), [(1, "x")], "undefined entity"),

@@ -52,5 +52,5 @@ def run(joined: sj.Joined, checkpoint: Path) -> Collected:
         trigger={"availableNow": True},
     )
     query.awaitTermination()
-    found.progress = [progress.observedMetrics for progress in query.recentProgress]
+    found.progress = [sj.progress(progress) for progress in query.recentProgress]
     return found

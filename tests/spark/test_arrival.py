@@ -78,7 +78,7 @@ def pairs(found: Collected) -> Counter[tuple[Any, ...]]:
 
 
 def last_metrics(found: Collected) -> dict[str, Any]:
-    return next(metrics["streamjoin_join"].asDict() for metrics in reversed(found.progress) if metrics)
+    return next(metrics["join"] for metrics in reversed(found.progress) if metrics)
 
 
 def locally(first: Any, second: Any, in_batches: dict[str, list[pa.Table]]) -> list[dict[str, Any]]:

@@ -13,20 +13,18 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import streamjoin as sj
 from streamjoin.cli.main import commands
+from streamjoin.spark.checkpoint.cut import CutJoin
 from streamjoin.spark.checkpoint.inspect import join_states
 from streamjoin.spark.checkpoint.reader import Checkpoint
 from streamjoin.spark.checkpoint.rebucket import Rebucketing
@@ -154,9 +152,9 @@ def bring(folder: Path, tables: dict[str, list[pa.Table]], batches: int) -> None
 
 
 def rebucket(spark: SparkSession, checkpoint: Path, buckets: int, **options: Any) -> Path:
-    asked = Rebucketing.of(checkpoint, buckets, **options)
-    asked.run(spark, lambda _: None)
-    return asked.target
+    asked = Rebucketing.of(spark, checkpoint, buckets, **options)
+    asked.run(lambda _: None)
+    return Path(asked.target)
 
 
 def uncommit(checkpoint: Path, number: int) -> None:
@@ -175,7 +173,7 @@ def test_a_query_goes_on_in_other_buckets_exactly_where_it_stopped(
     five = rebucket(spark, tmp_path / "checkpoint", 5)
     assert five == tmp_path / "checkpoint-5"
     bring(tmp_path, tables, 5)
-    with pytest.raises(StreamingQueryException, match="buckets was 5, now 3"):
+    with pytest.raises(sj.StateFormatError, match="it is in 5 buckets, and this join has 3"):
         run(three_streams(spark, tmp_path, 3), shutil.copytree(five, tmp_path / "other"), Sink())
     run(three_streams(spark, tmp_path, 5), five, sink)
     uncommit(five, 4)
@@ -249,13 +247,13 @@ def test_of_several_joins_one_can_be_cut_and_the_others_stay(spark: SparkSession
 
     bring(tmp_path, {"one": ones, "many": manys}, 1)
     run_on(tmp_path / "checkpoint", 2, 2)
-    operators = Checkpoint.at(tmp_path / "checkpoint").operators()
+    operators = Checkpoint.at(spark, tmp_path / "checkpoint").operators()
     assert sum(one.variables == ("state",) for one in operators) == 2
     assert len(operators) == 3
     with pytest.raises(sj.InvalidJoin, match="no join 'third' here; give one of first, second"):
         rebucket(spark, tmp_path / "checkpoint", 3, join="third")
     three = rebucket(spark, tmp_path / "checkpoint", 3, join="second")
-    buckets = {one.spec.name: one.spec.buckets for one in join_states(spark, Checkpoint.at(three))}
+    buckets = {one.spec.name: one.spec.buckets for one in join_states(Checkpoint.at(spark, three))}
     assert buckets == {"first": 2, "second": 3}
     bring(tmp_path, {"one": ones, "many": manys}, 2)
     run_on(three, 2, 3)
@@ -282,16 +280,21 @@ def same_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the tests' own session, and leave it running."""
 
     @contextmanager
-    def ours() -> Iterator[SparkSession]:
+    def ours(conf: Any = ()) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr("streamjoin.cli.state.quiet_session", ours)
     monkeypatch.setattr("streamjoin.cli.rebucket.quiet_session", ours)
 
 
+def file_times(folder: Path) -> dict[Path, int]:
+    """When each file was written; before 4.3 Spark's reader makes folders and removes them again."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.usefixtures("same_session")
 def test_state_says_what_is_held_and_why(stopped: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
+    before = file_times(stopped)
     told = command("state", stopped).output
     assert f"{stopped}: state after batch 0; batch 1 was planned and will run again" in told
     assert "three (operator 0): a ⋈ b ⋈ c, inner join, 3 buckets" in told
@@ -308,7 +311,7 @@ def test_state_says_what_is_held_and_why(stopped: Path) -> None:
     assert sorted(join["by_bucket"]) == ["0", "1", "2"]
     one = json.loads(command("state", stopped, "--json", "--bucket", "1").output)["joins"][0]
     assert one["state"] == join["by_bucket"]["1"]
-    assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
+    assert file_times(stopped) == before
 
 
 @pytest.mark.usefixtures("same_session")
@@ -316,7 +319,7 @@ def test_rebucket_from_the_command_line(stopped: Path, tmp_path: Path) -> None:
     done = command("rebucket", stopped, "--buckets", 4, "--to", tmp_path / "four")
     assert done.exit_code == 0, done.output
     assert "three: bucket 4 of 4" in done.output
-    assert f"{tmp_path / 'four'}: start the query from here, with buckets=4" in done.output
+    assert f"{tmp_path / 'four'}: in 4 buckets; start the query from here" in done.output
     again = command("rebucket", stopped, "--buckets", 4, "--to", tmp_path / "four")
     assert "is there already; give another folder" in str(again.exception)
     same = command("rebucket", stopped, "--buckets", 3, "--to", tmp_path / "three")
@@ -368,7 +371,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Rebucketing, "_cut", full)
+    monkeypatch.setattr(CutJoin, "write", full)
     done = command("rebucket", stopped, "--buckets", 2, "--to", tmp_path / "two")
     assert isinstance(done.exception, sj.errors.LimitExceeded)
     assert "No space left on device" in str(done.exception)
@@ -383,22 +386,11 @@ def test_the_state_of_a_running_query_is_read(spark: SparkSession, tmp_path: Pat
     )
     try:
         query.processAllAvailable()
-        (live,) = join_states(spark, Checkpoint.at(tmp_path / "live"))
+        (live,) = join_states(Checkpoint.at(spark, tmp_path / "live"))
         assert live.whole.inputs[0].tuples == KEYS
         bring(tmp_path, make_tables(4), 2)
         query.processAllAvailable()
-        (live,) = join_states(spark, Checkpoint.at(tmp_path / "live"))
+        (live,) = join_states(Checkpoint.at(spark, tmp_path / "live"))
         assert live.whole.inputs[0].tuples == 2 * KEYS
     finally:
         query.stop()
-
-
-def test_a_join_that_feeds_another_keeps_its_buckets() -> None:
-    lower, upper = (
-        SimpleNamespace(spec=SimpleNamespace(name=name, buckets=3, feeds_join=name == "lower"))
-        for name in ("lower", "upper")
-    )
-    asked = Rebucketing(None, 2, Path("new"))
-    with pytest.raises(sj.InvalidJoin, match=r"join lower feeds another join, .* with --join \(upper\)"):
-        asked._chosen([lower, upper])
-    assert replace(asked, join="upper")._chosen([lower, upper]) == [upper]

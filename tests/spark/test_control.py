@@ -145,7 +145,7 @@ def over(found: Collected) -> list[str]:
 
 
 def last_metrics(found: Collected) -> dict[str, int]:
-    return [metrics["streamjoin_join"].asDict() for metrics in found.progress if metrics][-1]
+    return [metrics["join"] for metrics in found.progress if metrics][-1]
 
 
 @pytest.mark.systems
@@ -160,7 +160,7 @@ def test_what_waits_survives_a_restart_and_acts_when_time_is_past(
     assert metrics["state_rows"] == 4  # news 25, 26, 3 and 4
     assert metrics["closed_keys"] == 4 + 5  # those news are seen; and the range waits in each bucket
     for batch in filter(None, first.progress):
-        assert batch["streamjoin_join"]["state_calls"] <= 3 * 5, "state calls a bucket and batch"
+        assert batch["join"]["state_calls"] <= 3 * 5, "state calls a bucket and batch"
 
     (row,) = tables("access", [(25, "z", at(20))])
     add_file(tmp_path / "access", 3, row)  # P = 20: not past 20
@@ -203,3 +203,24 @@ def test_what_a_control_source_must_be(spark: SparkSession) -> None:
         batch_join(spark, SCHEMAS["control"])
     with pytest.raises(sj.InvalidJoin, match="control column 'k' is string, the join's key 'k' is int64"):
         batch_join(spark, control.withColumn("k", F.col("k").cast("string")))
+
+
+def test_a_range_that_both_inputs_close_leaves_once_whatever_the_buckets(spark: SparkSession) -> None:
+    """No key of it was ever stored; it reaches all buckets, and one of them speaks for all."""
+    bound = spark.createDataFrame([(100, 200, at(1))], "k_from long, k_to long, over timestamp")
+    inputs = [
+        sj.stream(
+            spark.createDataFrame([(k, at(5)) for k in range(4)], "k long, t timestamp"),
+            name=name,
+            key="k",
+            time="t",
+            lateness="0 seconds",
+            punctuation=sj.control(bound, time="over"),
+            columns=[],
+        )
+        for name in "ab"
+    ]
+    found = sj.join(*inputs, buckets=5).elements().collect()
+    assert [row._punctuation for row in found if row._kind == "punctuation"] == ["<[100, 200]>"]
+    assert [row.k for row in found if row._kind == "punctuation"] == [None]
+    assert sum(row._kind == "row" for row in found) == 4

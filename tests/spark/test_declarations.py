@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamjoin as sj
+from streamjoin.spark import session
 from streamjoin.spark.session import ROCKSDB, check_session
 from tests.spark.streams import run, stream_of
 
@@ -50,7 +51,7 @@ def test_an_sql_condition_closes_keys_at_their_place(spark: SparkSession, tmp_pa
         (1, "open", "after_punctuation")
     ]
     assert sorted(row.k for row in found.punctuations) == [1, 2]
-    assert found.progress[-1]["streamjoin_join"]["state_rows"] == 0
+    assert found.progress[-1]["join"]["state_rows"] == 0
 
 
 def test_only_append_is_accepted(spark: SparkSession, tmp_path: Path) -> None:
@@ -72,22 +73,22 @@ def test_only_append_is_accepted(spark: SparkSession, tmp_path: Path) -> None:
     assert sj.stream(joined.dataframe(), name="again", key="k").key == ("k",)
 
 
-def standing_in(conf: dict[str, str], speculation: str) -> Any:
+def standing_in(conf: dict[str, str], **more: str) -> Any:
     """A session with these settings; what it would take to make a real one is another JVM."""
-    context = SimpleNamespace(getConf=lambda: {"spark.speculation": speculation})
-    return SimpleNamespace(conf=conf, sparkContext=context)
+    return SimpleNamespace(conf={**conf, **{name.replace("_", "."): value for name, value in more.items()}})
 
 
-def test_speculation_needs_checkpoints_with_unique_names() -> None:
+def test_speculation_needs_checkpoints_with_unique_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "check_workers", lambda spark: None)  # these sessions have none
     settings = {
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
     }
-    check_session(standing_in(settings, "false"))
+    check_session(standing_in(settings, spark_speculation="false"))
     with pytest.raises(sj.InvalidJoin, match=r"checkpointFormatVersion to 2, or spark.speculation to false"):
-        check_session(standing_in(settings, "true"))
+        check_session(standing_in(settings, spark_speculation="true"))
     settings["spark.sql.streaming.stateStore.checkpointFormatVersion"] = "2"
-    check_session(standing_in(settings, "true"))
+    check_session(standing_in(settings, spark_speculation="true"))
 
 
 def test_advice_from_the_metrics_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_advice_from_the_metrics_of_a_query(spark: SparkSession, tmp_path: Path)
         buckets=3,
     )
     found = run(joined, tmp_path / "checkpoint")
-    said = joined.advice(found.progress[0]["streamjoin_join"])
+    said = joined.advice(found.progress[0]["join"])
     assert any(text.startswith("one: no key repeats") and "unique=True" in text for text in said)
     assert any(text.startswith("many:") and "sj.ordered(slack=0)" in text for text in said)
     assert not any(text.startswith("many: no key repeats") for text in said)

@@ -61,8 +61,8 @@ def run(joined: sj.Enriched, checkpoint: Path) -> tuple[Bag, list[dict[str, Any]
         writer = frame.writeStream.foreachBatch(lambda rows, _: found.update(map(tuple, rows.collect())))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
-        observed = [progress.observedMetrics.get("streamjoin_enrich") for progress in query.recentProgress]
-        metrics.extend(one.asDict() for one in observed if one is not None)
+        observed = [sj.progress(progress) for progress in query.recentProgress]
+        metrics.extend(one["enrich"] for one in observed if one)
         return query
 
     joined.run_until_done(start, checkpoint=str(checkpoint))
@@ -130,7 +130,7 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
     assert Counter(row[:-1] for row in first.elements()) == batch_join(tables[:2], versions[0], left=True)
     assert Counter(row[:-1] for row in second.elements()) == batch_join(tables[2:], versions[1], left=True)
     run(joined(), checkpoint)  # no more rows: ticks only
-    [state] = join_states(spark, Checkpoint.at(checkpoint))
+    [state] = join_states(Checkpoint.at(spark, checkpoint))
     size = state.to_json()["state"]
     assert size["waiting"] == {second_id: 0}
     assert (size["rows"], size["cache_rows"] > 0) == (
@@ -138,8 +138,10 @@ def test_it_goes_on_after_a_restart_and_takes_new_versions(spark: SparkSession, 
         True,
     )
     assert f"version {second_id}: no row waits for it" in state.text()
-    with pytest.raises(sj.InvalidJoin, match="has a table, staged for its number of buckets"):
-        Rebucketing.of(checkpoint, 5, tmp_path / "other", None).run(spark, print)
+    Rebucketing.of(spark, checkpoint, 5, tmp_path / "other").run(lambda _: None)
+    [state] = join_states(Checkpoint.at(spark, tmp_path / "other"))
+    assert state.to_json()["state"]["waiting"] == {second_id: 0}
+    assert state.to_json()["buckets"] == 5
     staged = {path.name for path in (tmp_path / "checkpoint.tables/enrich/m").iterdir() if path.is_dir()}
     assert first_id not in staged
     assert second_id in staged

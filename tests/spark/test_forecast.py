@@ -40,7 +40,7 @@ def test_a_ttl_and_a_forecast(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert "a: bounded by loss" in joined.explain()
     found = run(joined, tmp_path / "checkpoint")
-    metrics = [each["streamjoin_join"].asDict() for each in found.progress]
+    metrics = [each["join"] for each in found.progress]
     pairs = sorted((row.k, row.y) for row in found.rows if row.y is not None)
     met = np.concatenate(soon[8 : 8 + STEPS - 2])
     assert pairs == [(k, k) for k in sorted(met.tolist())]

@@ -41,7 +41,7 @@ def frames(spark: SparkSession, folder: Path, batches: slice = slice(None)) -> d
     }
 
 
-def chain(given: dict[str, DataFrame]) -> sj.Joined:
+def chain(given: dict[str, DataFrame], how: str = "inner") -> sj.Joined:
     windows = {"a": "8 seconds", "b": "12 seconds", "c": None}
     a, b, c = (
         sj.stream(
@@ -54,7 +54,7 @@ def chain(given: dict[str, DataFrame]) -> sj.Joined:
         )
         for name, frame in given.items()
     )
-    return sj.join(a, b, c, on="a.x = b.x and b.y = c.y", name="abc", buckets=2, rates=AB_FIRST)
+    return sj.join(a, b, c, on="a.x = b.x and b.y = c.y", name="abc", how=how, buckets=2, rates=AB_FIRST)
 
 
 def batch_answer(spark: SparkSession, folder: Path) -> Counter[tuple[Any, ...]]:
@@ -64,7 +64,7 @@ def batch_answer(spark: SparkSession, folder: Path) -> Counter[tuple[Any, ...]]:
 
 
 def metrics(found: Collected, name: str) -> list[dict[str, int]]:
-    return [each[f"streamjoin_{name}"].asDict() for each in found.progress if each]
+    return [each[name] for each in found.progress if each]
 
 
 @pytest.mark.systems
@@ -81,6 +81,38 @@ def test_a_chain_with_windows_over_a_restart(spark: SparkSession, tmp_path: Path
     # results and rows below leave by their windows: of four batches about two are held
     assert sum(each["abc_1_invalidated"] for each in upper) > 100
     assert lower[-1]["state_rows"] < 2 * 40 * 4
+
+
+@pytest.mark.systems
+def test_a_left_join_with_windows_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    first = run(chain(frames(spark, tmp_path, slice(2)), "left"), tmp_path / "checkpoint")
+    second = run(chain(frames(spark, tmp_path), "left"), tmp_path / "checkpoint")
+    found = first.bag() + second.bag()
+    complete = batch_answer(spark, tmp_path)
+    assert Counter({row: n for row, n in found.items() if row[3] is not None}) == complete
+    kept = Counter(map(tuple, spark.read.parquet(str(tmp_path / "a")).select("x", "p", "ta").collect()))
+    matched = {row[:3] for row in complete}
+    alone = Counter({row: n for row, n in kept.items() if row not in matched})
+    padded = Counter({row[:3]: n for row, n in found.items() if row[3] is None})
+    assert padded <= alone
+    # the others end at 40 s less a lateness of 10 s: what is 8 s older at least has left
+    past = START + dt.timedelta(seconds=15)
+    assert {row for row in alone if row[2].replace(tzinfo=dt.UTC) < past} <= padded.keys()
+    assert first.violations == second.violations == []
+
+
+def test_a_left_join_of_batch_dataframes(spark: SparkSession) -> None:
+    a = spark.createDataFrame([(1, 10), (2, 20), (3, 30), (None, 40)], "x int, p int")
+    b = spark.createDataFrame([(1, 7), (2, 8), (1, 9)], "x int, y int")
+    c = spark.createDataFrame([(7, 70), (7, 71)], "y bigint, r int")
+    given = zip((a, b, c), "abc", "xxy", strict=True)
+    streams = [sj.stream(frame, name=name, key=key) for frame, name, key in given]
+    joined = sj.join(*streams, on="a.x = b.x and b.y = c.y", how="left", buckets=2)
+    expected = a.join(b.join(c, "y"), "x", "left")
+    assert joined.plan.steps[1] == "join: a ⟕ join_1 on a.x = b.x"
+    answer = Counter(map(tuple, expected.select("x", "p", "y", "r").collect()))
+    assert Counter(map(tuple, joined.dataframe().collect())) == answer
+    assert answer.total() == 5
 
 
 def test_a_star_of_batch_dataframes(spark: SparkSession) -> None:

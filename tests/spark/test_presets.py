@@ -61,7 +61,7 @@ def test_the_answer_is_the_batch_joins(spark: SparkSession, tmp_path: Path, oper
     found = run(joined, tmp_path / "checkpoint")
     assert found.violations == []
     assert Counter((row.x, row.y) for row in found.rows) == expected
-    held = found.progress[-1]["streamjoin_join"]["state_rows"]
+    held = found.progress[-1]["join"]["state_rows"]
     rows = expected.total() + KEYS
     if operator in ("shj", "xjoin", "wjoin"):
         assert held == rows  # knows nothing that would let go

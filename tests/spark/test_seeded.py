@@ -137,10 +137,10 @@ def test_the_answer_is_the_batch_joins(
     assert not propagated or max(propagated.values()) == 1, f"seed {seed}: announced twice"
     for metrics in found.progress:
         if metrics:
-            assert metrics["streamjoin_join"]["state_calls"] <= 3 * 3, "state calls a bucket and batch"
-            assert memory is None or metrics["streamjoin_join"]["resident_bytes"] <= 1024, "in memory"
+            assert metrics["join"]["state_calls"] <= 3 * 3, "state calls a bucket and batch"
+            assert memory is None or metrics["join"]["resident_bytes"] <= 1024, "in memory"
     if memory is not None:
-        assert max(metrics["streamjoin_join"]["state_bytes"] for metrics in found.progress if metrics) > 1024
+        assert max(metrics["join"]["state_bytes"] for metrics in found.progress if metrics) > 1024
 
 
 def nexmark(name: str) -> pa.Table:

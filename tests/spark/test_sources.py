@@ -16,12 +16,13 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
 from streamjoin.demo.spark_sources.registry import NewsSource, XmlSource, register
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.sources.xml_rows import FILE_SPAN
+from streamjoin.spark.versions import ReadAllAvailable
+from tests.spark.versions import _read_as_from_4_2, needs_read_limits  # noqa: F401 - a fixture
 
 SEED = {"seed": 3}
 STREAMS = NewsStreams(seed=3, items=60, records_per_item=5, order="random")
@@ -73,6 +74,7 @@ def drain(found: list[Any], more: Iterator[Any]) -> None:
 # ---------------------------------------------------------------- news, by hand
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize("stream", ["news", "access"])
 @pytest.mark.parametrize(("items_per_batch", "partitions"), [(7, 1), (20, 3), (1_000, 2)])
 def test_news_in_any_batches_are_the_whole_stream(stream, items_per_batch, partitions):
@@ -83,6 +85,7 @@ def test_news_in_any_batches_are_the_whole_stream(stream, items_per_batch, parti
     assert len(found) >= 60 // items_per_batch
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_all_that_is_available_of_a_stream_that_never_ends_is_one_batch():
     endless, finite = news_reader(**SEED), news_reader(**SEED, items=1_000)
     start = endless.initialOffset()
@@ -90,6 +93,7 @@ def test_all_that_is_available_of_a_stream_that_never_ends_is_one_batch():
     assert finite.latestOffset(finite.initialOffset(), ReadAllAvailable())["item"] == 1_009
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_available_now_ends_a_stream_that_never_ends_after_one_batch():
     reader = news_reader(**SEED, items_per_batch=30)
     reader.prepareForTriggerAvailableNow()
@@ -99,6 +103,7 @@ def test_available_now_ends_a_stream_that_never_ends_after_one_batch():
     assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_checkpoint_of_another_stream_is_refused():
     start = news_reader("access", **OPTIONS).initialOffset()
     for other in (news_reader("news", **OPTIONS), news_reader("access", **(OPTIONS | {"seed": 4}))):
@@ -117,6 +122,7 @@ def access_xml(tmp_path: Path) -> Path:
     return tmp_path / "access.xml"
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize("limit", [1, 1_000, 16 << 20])
 def test_xml_in_any_batches_is_the_whole_file(access_xml, limit):
     found = list(batches(lambda: xml_reader(access_xml, max_bytes_per_batch=limit)))
@@ -126,6 +132,7 @@ def test_xml_in_any_batches_is_the_whole_file(access_xml, limit):
     assert expected <= len(found) <= expected * 1.2
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_folder_is_read_by_name_and_a_later_file_is_not_forgotten(tmp_path):
     def write(name: str, *numbers: int, end: str = "</s>") -> None:
         elements = "".join(f"<record><sno>{number}</sno></record>" for number in numbers)
@@ -160,6 +167,7 @@ def test_a_folder_is_read_by_name_and_a_later_file_is_not_forgotten(tmp_path):
     assert set(offset["files"]) == {"d.xml", "f.xml"}
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_available_now_reads_what_was_there_when_it_began(access_xml):
     text = access_xml.read_bytes()
     access_xml.write_bytes(text[:3_000])
@@ -171,6 +179,7 @@ def test_available_now_reads_what_was_there_when_it_began(access_xml):
     assert 2_800 < found[-1][0]["files"]["access.xml"]["byte"] <= 3_000
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_malformed_xml_fails_after_what_came_before_and_goes_on_when_repaired(access_xml):
     text = access_xml.read_bytes()
     at = text.index(b"<record>", 2_000)
@@ -185,6 +194,7 @@ def test_malformed_xml_fails_after_what_came_before_and_goes_on_when_repaired(ac
     assert whole(table for _, table in found).equals(whole(STREAMS.access()))
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_file_that_became_shorter_or_went_away_is_refused(access_xml):
     offset, _ = next(batches(lambda: xml_reader(access_xml.parent, max_bytes_per_batch=1_000)))
     reader = xml_reader(access_xml.parent)
@@ -197,6 +207,7 @@ def test_a_file_that_became_shorter_or_went_away_is_refused(access_xml):
 # ---------------------------------------------------------------- options
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -216,6 +227,7 @@ def test_wrong_options_of_the_news_are_refused(options, says):
         source(NewsSource, **options).schema()
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_news_have_their_own_columns_and_a_batch_has_an_end():
     with pytest.raises(InvalidJoin, match=r"gives sno long, ipaddr string, is_end boolean .* Leave"):
         source(NewsSource, stream="access", seed=1).streamReader(from_arrow_schema(NEWS_SCHEMA))
@@ -223,6 +235,7 @@ def test_news_have_their_own_columns_and_a_batch_has_an_end():
         source(NewsSource, stream="news", seed=1).reader(from_arrow_schema(NEWS_SCHEMA))
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -242,6 +255,7 @@ def test_wrong_options_of_xml_are_refused(access_xml, options, says):
         xml_reader(**({"path": access_xml} | options))
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_xml_needs_columns_and_adds_its_own():
     with pytest.raises(InvalidJoin, match=r"needs the option 'columns'. Give the columns as DDL text"):
         source(XmlSource, path="x", record="r").schema()
@@ -250,6 +264,7 @@ def test_xml_needs_columns_and_adds_its_own():
     assert source(XmlSource, columns="sno long").schema() == "sno long"
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_column_that_no_text_can_hold_is_refused(access_xml):
     nested = pa.schema({"sno": pa.int64(), "tags": pa.list_(pa.string()), "is_end": pa.bool_()})
     with pytest.raises(InvalidJoin, match="Column 'tags' cannot be read from XML"):
@@ -288,6 +303,7 @@ def test_news_on_spark_in_batch(spark: SparkSession):
     assert sorted(map(tuple, found.collect())) == sorted(rows(whole(STREAMS.news())))
 
 
+@needs_read_limits
 @pytest.mark.spark
 @pytest.mark.systems
 def test_both_news_streams_on_spark_stay_in_step(spark: SparkSession, tmp_path):
@@ -305,6 +321,7 @@ def test_both_news_streams_on_spark_stay_in_step(spark: SparkSession, tmp_path):
         assert sorted(rows(table), key=str) == sorted(expected, key=str)
 
 
+@needs_read_limits
 @pytest.mark.spark
 @pytest.mark.systems
 def test_news_on_spark_go_on_from_a_checkpoint(spark: SparkSession, tmp_path):
@@ -322,6 +339,7 @@ def test_news_on_spark_go_on_from_a_checkpoint(spark: SparkSession, tmp_path):
     assert sink.table.equals(endless.between("access", 0, 20 * len(sink.batches)))
 
 
+@needs_read_limits
 @pytest.mark.spark
 def test_a_growing_xml_file_on_spark(spark: SparkSession, tmp_path, access_xml):
     register(spark)

@@ -246,34 +246,42 @@ def plain_join(a_columns="k x t:time", a=None, b=None, b_columns="k y t:time"):
 OTHER_JOINS = {
     "another input": (
         lambda: sj.join(stream("a", "k x t:time", time="t"), stream("c", "k y t:time", time="t")),
-        r"inputs was \['a', 'b'\], now \['a', 'c'\]",
+        "the list of inputs was a, b and is now a, c",
     ),
     "a third input": (
         lambda: sj.join(
             stream("a", "k x t:time", time="t"), stream("b", "k y t:time", time="t"), stream("c", "k z")
         ),
-        r"inputs was \['a', 'b'\], now \['a', 'b', 'c'\]",
+        "the list of inputs was a, b and is now a, b, c",
     ),
     "another order of inputs": (
         lambda: sj.join(stream("b", "k y t:time", time="t"), stream("a", "k x t:time", time="t")),
-        r"inputs was \['a', 'b'\], now \['b', 'a'\]",
+        "the list of inputs was a, b and is now b, a",
     ),
-    "another key column": (lambda: plain_join("k x t:time", {"key": "x"}), "columns was"),
+    "another key column": (
+        lambda: plain_join("k x t:time", {"key": "x"}),
+        r"key= of a was \['k'\] and is now \['x'\]",
+    ),
     "another key type": (
         lambda: plain_join("k:str x t:time", b_columns="k:str y t:time"),
-        r"key types was \['int64'\], now \['string'\]",
+        "the type of the key was int64 and is now string",
     ),
-    "another column": (lambda: plain_join("k z t:time"), r"columns was .*'x: int64'.*, now .*'z: int64'"),
-    "fewer columns": (lambda: plain_join(a={"columns": ["x"]}), "columns was"),
+    "another type of a column": (
+        lambda: plain_join("k x:str t:time"),
+        "column x of a was int64 and is now str",
+    ),
     "no time": (
         lambda: plain_join(a={"time": None, "lateness": None}),
-        r"times was \['a', 'b'\], now \['b'\]",
+        "time= of a was t and is now none: write time=t",
     ),
     "a window": (
         lambda: plain_join(a={"window": "10 seconds"}),
-        r"windows \(us\) was .*None.*, now .*10000000",
+        'window= of a was none and is now "10 s"',
     ),
-    "a unique key": (lambda: plain_join(b={"unique": True}), r"unique was \[\], now \['b'\]"),
+    "a unique key": (
+        lambda: plain_join(b={"unique": True}),
+        "the key of b was not unique and now is: leave out",
+    ),
     "another arrival": (lambda: plain_join(a={"arrival": sj.ordered()}), "arrival"),
 }
 
@@ -284,7 +292,7 @@ def test_a_state_of_another_join_is_refused_with_what_changed(change):
     make, named = OTHER_JOINS[change]
     run = Story(plain_join(a={"arrival": sj.clustered()}) if change == "another arrival" else plain_join())
     run.push("a", "k x t\n1 10 5\n2 20 6")
-    with pytest.raises(sj.StateFormatError, match=f"another join: .*{named}"):
+    with pytest.raises(sj.StateFormatError, match=f"cannot go on from its state: .*{named}"):
         make().local(snapshot=run.run.snapshot())
 
 
@@ -295,7 +303,9 @@ def test_another_hash_or_number_of_buckets_is_refused(fact, value):
     plan = plain_join().plan
     snapshot = plain_join().local().snapshot()
     other = replace(plan, spec=replace(plan.spec, **{fact: value}))
-    with pytest.raises(sj.StateFormatError, match=f"{fact} was .*, now {value!r}"):
+    with pytest.raises(
+        sj.StateFormatError, match=r"hash was local and is now xxhash64|buckets, and this join has 64"
+    ):
         sj.LocalRun(other, snapshot=snapshot)
 
 

@@ -6,14 +6,16 @@ staged, once for each version.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from streamjoin.declare.durations import Duration, duration_us
+from streamjoin.declare.short_lists import few
 from streamjoin.declare.stream import Stream, column_names
 from streamjoin.declare.table import How, Table
 from streamjoin.enrich.segments import StagedVersion
@@ -79,16 +81,24 @@ def table(
 def enrich(
     stream: Stream,
     *tables: Table,
+    where: Any = None,
     name: str = "enrich",
     operator: Literal["ssbj", "meshjoin"] | None = None,
     buckets: int | None = None,
+    access: Literal["auto", "scan", "lookup"] = "auto",
+    switching_factor: float = 1.0,
 ) -> Enriched:
     """Give each row of a stream the columns of its row in one or more tables, matched by key position.
 
-    Several tables are joined one after another, each on the stream's key. `name` is that of the metrics and
-    the state. `operator` runs it as a paper does, for comparison: "ssbj" or "meshjoin". `buckets` is how many
-    parts of the key space work in parallel on Spark. How a table is read, cached and versioned is said where
-    it is declared, in `sj.table`.
+    Several tables are joined one after another, each on the stream's key. `where` is a further condition on
+    the joined row, as in the ON clause of SQL: a left join pads rows for which no table row fulfils it. It is
+    SQL text, a pyarrow expression or a list of them; of several tables a mapping by their names. `name` is
+    that of the metrics and the state. `operator` runs it as a paper does, for comparison: "ssbj" or
+    "meshjoin". `buckets` is how many parts of the key space work in parallel on Spark. `access` is how
+    rows are found that are not cached: "scan" reads segments whole, "lookup" finds single keys, "auto" does
+    what costs less. A value is cached from the number of waiting rows on that take `switching_factor` times
+    the memory of its table rows: the SSBJ paper's factor, and its best is 1. How a table is read, cached and
+    versioned is said where it is declared, in `sj.table`.
 
     >>> import pyarrow as pa
     >>> import streamjoin as sj
@@ -100,16 +110,18 @@ def enrich(
     >>> run.push("orders", pa.table({"customer": [2, 3], "item": ["rice", "soap"]})).to_pylist()
     [{'customer': 2, 'item': 'rice', 'city': 'Oslo'}]
     """
-    return Enriched(plan_enrich(stream, tables, EnrichOptions(name, operator, buckets)))
+    return Enriched(
+        plan_enrich(stream, tables, EnrichOptions(name, operator, buckets, where, access, switching_factor))
+    )
 
 
 def _schema_and_source(source: Any, name: str) -> tuple[pa.Schema, Any]:
     said = f"table {name!r}"
     if is_frame(source):
         from streamjoin.spark.frame import arrow_schema
-        from streamjoin.spark.session import refuse_connect
+        from streamjoin.spark.session import check_connect
 
-        refuse_connect(source, name)
+        check_connect(source, name)
         if source.isStreaming:
             raise InvalidJoin(
                 f"{said} is a streaming DataFrame; declare it with sj.stream(…), or read it with spark.read"
@@ -134,7 +146,7 @@ def _staged(plan: EnrichPlan, checkpoint: str | None) -> StagedVersion | None:
     return staged_beside(checkpoint, plan).latest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Enriched:
     """A stream with its tables, planned and checked; start it where the data is.
 
@@ -152,6 +164,13 @@ class Enriched:
     """
 
     plan: EnrichPlan
+
+    def __repr__(self) -> str:
+        first = self.plan.chain[0].stream
+        tables = [plan.table.name for plan in self.plan.chain]
+        names = few([first.name, *tables], " ⋈ ")
+        on, emits = ", ".join(first.key), few(self.plan.spec.output.names)
+        return f"<Enriched {self.plan.name}: {names} on {on} → {emits}>"
 
     def explain(
         self,
@@ -207,19 +226,58 @@ class Enriched:
         """
         from streamjoin.spark.append_only import append_only
         from streamjoin.spark.enrich_frame import SparkEnrich
+        from streamjoin.spark.resume import resumed_enrich
 
-        return append_only(SparkEnrich.of(self.plan, checkpoint).dataframe())
+        return append_only(SparkEnrich.of(resumed_enrich(self.plan, checkpoint), checkpoint).dataframe())
 
     def write(
         self, *, rows: Sink, checkpoint: str, trigger: Mapping[str, Any] | None = None
     ) -> StreamingQuery:
         """Start a streaming query; the sink is `f(batch_df, batch_id)`.
 
-        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`.
+        `trigger` is what `DataStreamWriter.trigger` takes, e.g. `{"availableNow": True}`: then the query
+        ends when all rows that are there were answered.
         """
         from streamjoin.spark.enrich_frame import SparkEnrich, write
+        from streamjoin.spark.resume import resumed_enrich
+        from streamjoin.spark.sinks import check_checkpoint, check_start
 
-        return write(SparkEnrich.of(self.plan, checkpoint), rows, checkpoint=checkpoint, trigger=trigger)
+        check_start({"rows": rows}, trigger)
+        for source in (plan.stream.source for plan in self.plan.chain):
+            if source is not None:
+                check_checkpoint(source.sparkSession, checkpoint, "write")
+        waits = [plan.table.name for plan in self.plan.chain if plan.spec.cycle_batches > 1]
+        if waits and "once" in (trigger or {}):
+            warnings.warn(
+                f"a query of one batch ends while rows wait for {', '.join(waits)} (cycle_batches above 1): "
+                'they stay in the checkpoint, unanswered; give trigger={"availableNow": True}',
+                stacklevel=2,
+            )
+        join = SparkEnrich.of(resumed_enrich(self.plan, checkpoint), checkpoint)
+        return write(join, rows, checkpoint=checkpoint, trigger=trigger)
+
+    def group_by(self, *columns: str) -> NoReturn:
+        """Refused: no key of an enriched stream is ever closed, so no group would be final.
+
+        Group first and enrich the final rows, one lookup a group instead of one a row:
+
+        >>> import pyarrow as pa
+        >>> import streamjoin as sj
+        >>> orders = sj.stream(pa.schema({"id": pa.int64(), "total": pa.int64()}), name="orders", key="id")
+        >>> bills = sj.stream(pa.schema({"id": pa.int64()}), name="bills", key="id", unique=True)
+        >>> sums = sj.join(orders, bills).group_by("id").agg(total=("total", "sum"))
+        >>> grouped = sj.stream(pa.schema({"id": pa.int64(), "total": pa.int64()}), name="sums", key="id")
+        >>> rows = pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]})
+        >>> enriched = sj.enrich(grouped, sj.table(rows, name="customers", key="id", memory="64 MB"))
+        """
+        tables = ", ".join(plan.table.name for plan in self.plan.chain)
+        raise InvalidJoin(
+            f"groups of {', '.join(map(repr, columns)) or 'an enriched stream'} are never final: no "
+            f"punctuation closes a key of {self.plan.name}; group first, as in "
+            f"groups = sj.join(…).group_by(…).agg(…), and enrich its rows: "
+            f"sj.enrich(sj.stream(groups.dataframe(), …), {tables}); or aggregate each batch that "
+            "write(rows=…) gives"
+        )
 
     def refresh(self, *, checkpoint: str) -> list[str]:
         """Look at the table again and stage what is new; returns the ids of the present versions.
@@ -235,8 +293,9 @@ class Enriched:
     ) -> StreamingQuery:
         """Run a query that ends by itself, again and again, until no row waits for an answer.
 
-        `start` gets the result rows and starts an `availableNow` query with the same checkpoint. Where rows
-        may wait for several batches, one such query can end before the last are answered; the next goes on.
+        `start` gets the result rows and starts a query with the same checkpoint. One `availableNow` query
+        answers all rows by itself; one that was stopped, or of one batch (`once`), may leave some that wait,
+        and the next goes on.
         """
         from streamjoin.spark.enrich_frame import waiting_after
 

@@ -21,5 +21,11 @@ ORDER = click.option(
     show_default=True,
     help="The order in which news arrive.",
 )
-CHECKPOINT = click.argument("checkpoint", type=click.Path(path_type=Path))
+CHECKPOINT = click.argument("checkpoint")
+CONF = click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the Spark session, e.g. of a file system.",
+)
 JOIN = click.option("--join", help="Of this join only, where the query has several.")

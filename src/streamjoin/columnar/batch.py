@@ -30,6 +30,8 @@ from streamjoin.columnar.keys import adjacent_equal, tie_order
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+Places = tuple[int, ...]  # where stored rows have each payload column; -1: they have none
+
 NO_TIME = np.iinfo(np.int64).min  # stands for a null time of a row that stays all the same
 
 
@@ -65,7 +67,7 @@ class Layout:
 
     @cached_property
     def keys_with_time(self) -> Layout:
-        """The layout of scheduled punctuations: keys with a time."""
+        """The layout of keys with a time: scheduled punctuations, closed keys that are forgotten."""
         return Layout(self.key_types, timed=True)
 
     def empty(self) -> Batch:
@@ -159,6 +161,11 @@ class Batch:
         if self.layout.keys_only == self.layout:
             return self
         return self.layout.keys_only.batch([self.data.column(0), *self.keys])
+
+    def keys_at(self, time_us: int) -> Batch:
+        """The same rows without payload, all with one time."""
+        times = pa.array(np.full(len(self), time_us, np.int64))
+        return self.layout.keys_with_time.batch([self.data.column(0), times, *self.keys])
 
     def sorted(self, *, in_runs: bool = False) -> Batch:
         """The rows by hash, equal keys adjacent; rows of one key in any order.

@@ -8,7 +8,10 @@ Then keys no longer are what was declared of them (`keeps_apart`), and the plann
 
 from __future__ import annotations
 
-from functools import reduce
+import re
+from datetime import UTC, datetime
+from functools import cache, reduce
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -16,6 +19,8 @@ from streamjoin.errors import InvalidJoin
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _UNITS = ["s", "ms", "us", "ns"]
+_ZONE = re.compile(r"tz=[^\],]+")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2}):?(\d{2})?")
 _EXACT_DIGITS = 15  # of a double: different numbers of so many digits are different doubles
 
 
@@ -28,6 +33,41 @@ def plain(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(dtype) or dtype == pa.binary_view():
         return pa.binary()
     return dtype
+
+
+def stored_type(dtype: pa.DataType) -> str:
+    """The text of a type as it is stored: the same for all time zones, because instants are stored.
+
+    >>> stored_type(pa.timestamp("us", "Europe/Oslo")), stored_type(pa.list_(pa.timestamp("s", "UTC")))
+    ('timestamp[us, zoned]', 'list<item: timestamp[s, zoned]>')
+    """
+    return _ZONE.sub("zoned", str(dtype))
+
+
+@cache
+def zone_text(zone: str) -> str:
+    """A time zone under one name, however it is spelled: by its offset where that never changes.
+
+    >>> zone_text("UTC"), zone_text("Etc/UTC"), zone_text("GMT+01:00"), zone_text("Europe/Oslo")
+    ('+00:00', '+00:00', '+01:00', 'Europe/Oslo')
+    """
+    fixed = _OFFSET.fullmatch(zone)
+    if fixed is not None:
+        sign, hours, minutes = fixed.groups(default="00")
+        offset = f"{sign}{int(hours):02}:{minutes}"
+        return "+00:00" if offset == "-00:00" else offset
+    try:
+        known = ZoneInfo("UTC" if zone == "Z" else zone)
+    except (KeyError, ValueError, OSError):
+        return zone
+    moments = [datetime(year, month, 1, tzinfo=UTC) for year in range(1900, 2040) for month in (1, 7)]
+    offsets = {moment.astimezone(known).strftime("%z") for moment in moments}
+    return zone if len(offsets) > 1 else f"{(only := offsets.pop())[:3]}:{only[3:]}"
+
+
+def in_one_zone(text: str) -> str:
+    """A text that names types, with each time zone under one name."""
+    return _ZONE.sub(lambda found: f"tz={zone_text(found.group()[3:])}", text)
 
 
 def orderable(dtype: pa.DataType) -> bool:

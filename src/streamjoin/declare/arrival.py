@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from streamjoin.declare.checks import check_flag, is_whole
 from streamjoin.errors import InvalidJoin
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ArrivalOrder:
 
 
 def _check_slack(slack: Any) -> None:
-    if not isinstance(slack, int) or isinstance(slack, bool) or slack < 0:
+    if not is_whole(slack, least=0):
         raise InvalidJoin(f"slack is {slack!r}; give a whole number of tuples, 0 or more")
 
 
@@ -81,6 +82,7 @@ class Ordered(ArrivalOrder):
     closes_ranges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_flag(self.descending, "ordered: descending")
         _check_slack(self.slack)
 
     def check(self, stream: Stream) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow.compute as pc
 
 from streamjoin.declare.punctuation_source import ClosingRows, Condition, PunctuationSource, Read
+from streamjoin.errors import InvalidJoin
 
 if TYPE_CHECKING:
     from streamjoin.declare.stream import Stream
@@ -20,6 +21,14 @@ class Closing(PunctuationSource):
 
     condition: Any
     name: ClassVar[str] = "closing"
+
+    def __post_init__(self) -> None:
+        given = self.condition
+        if not isinstance(given, pc.Expression) and not (isinstance(given, str) and given.strip()):
+            raise InvalidJoin(
+                f"closing: the condition is {given!r}; give a boolean column's name, SQL text, or in "
+                "a local run a pyarrow expression"
+            )
 
     def describe(self, stream: Stream) -> str:
         """The closing rows."""
@@ -37,6 +46,14 @@ class Closing(PunctuationSource):
 def closing(condition: Any) -> Closing:
     """A data row for which `condition` holds is the last of its key.
 
-    A boolean column's name; on Spark also an SQL condition, locally also a pyarrow expression.
+    It is joined like any other row. A boolean column's name or SQL text over the stream's columns; in a local
+    run also a pyarrow expression.
+
+    >>> import pyarrow as pa
+    >>> import streamjoin as sj
+    >>> columns = pa.schema({"id": pa.int64(), "qty": pa.int64(), "last": pa.bool_()})
+    >>> lines = sj.stream(columns, name="lines", key="id", punctuation=sj.closing("last"))
+    >>> lines.payload
+    ('qty', 'last')
     """
     return Closing(condition)

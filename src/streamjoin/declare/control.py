@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import pyarrow as pa
 
 from streamjoin.columnar.types import orderable, plain, widen
+from streamjoin.declare.checks import check_column
 from streamjoin.declare.punctuation_source import PunctuationSource
 from streamjoin.errors import InvalidJoin
 
@@ -35,6 +36,9 @@ class Control(PunctuationSource):
     time: str
     schema: pa.Schema | None = field(default=None, compare=False, repr=False)
     name: ClassVar[str] = "control"
+
+    def __post_init__(self) -> None:
+        check_column(self.time, "control: time")
 
     @property
     def control(self) -> Control:

@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from streamjoin.columnar.keys import Mask
+from streamjoin.errors import InvalidJoin
 
 if TYPE_CHECKING:
     from streamjoin.declare.control import Control
@@ -35,6 +38,30 @@ class Condition:
     """
 
     test: Any
+
+    def check(self, stream: Stream, declared: str) -> None:
+        """Refuse a column that is no boolean, and locally whatever else cannot be tested.
+
+        What Spark can test, only Spark knows (`spark.columns.check_tests`).
+        """
+        names = stream.schema.names
+        if stream.source is not None and not (isinstance(self.test, str) and self.test in names):
+            return
+        said = f"stream {stream.name!r}: {declared}({self.test!s})"
+        test = pc.field(self.test) if isinstance(self.test, str) else self.test
+        try:
+            empty = ds.dataset(stream.schema.empty_table())
+            found = empty.scanner(columns={"m": test}).to_table().column(0).type
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidJoin(
+                f"{said} cannot be tested ({str(error).partition(chr(10))[0]}); give a boolean column's name "
+                f"or a condition over {', '.join(names)}"
+            ) from error
+        if not pa.types.is_boolean(found):
+            raise InvalidJoin(
+                f"{said} is {found}, not true or false; give a boolean column, or a condition such as "
+                f"{str(self.test) + ' = …'!r}"
+            )
 
 
 Read: TypeAlias = str | Condition  # a column of the stream, or a test of each row
@@ -89,6 +116,25 @@ class PunctuationSource(ABC):
 
     def waiting(self, stream: Stream) -> str | None:
         """Which of its punctuations are state before they act, for the bounds; None: they act at once."""
+        return None
+
+    @property
+    def declared(self) -> str:
+        """How it was declared, for messages."""
+        return f"{self.name}(…)"
+
+    @property
+    def instead(self) -> str:
+        """What to write where its control rows are data after all: a sentence and a blank, or nothing."""
+        return ""
+
+    @property
+    def ignores_data(self) -> bool:
+        """Whether data in its control rows is meant to be ignored; else it is counted and warned about."""
+        return False
+
+    def remark(self) -> str | None:
+        """What explain() adds where the source can be misread."""
         return None
 
     @property

@@ -14,8 +14,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from streamjoin.declare.arrival import Arrival, ArrivalOrder
+from streamjoin.declare.checks import check_flag
 from streamjoin.declare.control import Control
-from streamjoin.declare.punctuation_source import PunctuationSource
+from streamjoin.declare.durations import duration_text
+from streamjoin.declare.punctuation_source import Condition, PunctuationSource
+from streamjoin.declare.short_lists import few
 from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 
@@ -23,7 +26,7 @@ OnViolation: TypeAlias = Literal["drop", "keep", "fail"]
 _FIELDS = {"time": "time", "lateness": "lateness_us"}  # as declared, and the name of the field
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stream:
     """One input of a join and everything declared about it.
 
@@ -49,28 +52,42 @@ class Stream:
     forwarded: tuple[str, ...] = ()  # columns that punctuations name for a later operator
     later_keys: tuple[tuple[str, ...], ...] = ()  # the keys of later operators that they may name
     stamps: tuple[str, ...] = ()  # of a join's results: columns of the latest time, and until when they count
+    null_safe: bool = False  # as its join says: a null key is a key like any other
     upstream: UpstreamJoin | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.name or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
+        name: Any = self.name
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise InvalidJoin(
-                f"stream name {self.name!r}; give a name of letters, digits and _ that starts with a letter"
+                f"stream name {name!r}; give a name of letters, digits and _ that starts with a letter"
             )
         if not self.key:
             raise InvalidJoin(f"stream {self.name!r} has no key; name at least one key column")
         _check_unrepeated(self.name, "key", self.key)
         self._check_columns_exist()
+        self._check_kinds()
         self._check_time()
         self._check_ttl()
-        self._check_kinds()
         self._check_sequence()
         if self.punctuation is not None:
             self.punctuation.check(self)
+            for read in self.punctuation.reads(self).values():
+                if isinstance(read, Condition):
+                    read.check(self, self.punctuation.name)
         if self.on_violation not in get_args(OnViolation):
             raise InvalidJoin(
                 f"stream {self.name!r}: on_violation is {self.on_violation!r}; give 'drop', 'keep' or 'fail'"
             )
+
+    def __repr__(self) -> str:
+        said = [f"key {', '.join(self.key)}"]
+        said += ["unique"] if self.unique else []
+        said += [f"time {self.time}"] if self.time is not None else []
+        said += [f"window {duration_text(self.window_us)}"] if self.window_us is not None else []
+        said += [f"{self.arrival.name} arrival"] if self.arrival is not None else []
+        said += [f"{self.punctuation.name} punctuations"] if self.punctuation is not None else []
+        return f"<Stream {self.name}({few(self.schema.names)}): {', '.join(said)}>"
 
     def _check_columns_exist(self) -> None:
         names = self.schema.names
@@ -111,8 +128,6 @@ class Stream:
                 f"stream {self.name!r}: time column {self.time!r} is {self.type_of(self.time)}; "
                 "give a timestamp or date column"
             )
-        if self.window_us == 0:
-            raise InvalidJoin(f"stream {self.name!r} has a window of zero; give a positive duration or none")
         if self.idle_us is not None and self.lateness_us is None:
             raise InvalidJoin(
                 f'stream {self.name!r} declares idle without lateness; add lateness="0 seconds"'
@@ -131,6 +146,7 @@ class Stream:
             raise InvalidJoin(f"stream {self.name!r} has a ttl of zero; give a positive duration or none")
 
     def _check_kinds(self) -> None:
+        check_flag(self.unique, f"stream {self.name!r}: unique")
         arrival: Any = self.arrival
         if arrival is not None and not isinstance(arrival, ArrivalOrder):
             raise InvalidJoin(
@@ -198,7 +214,8 @@ class Stream:
 
 def column_names(given: Any, what: str) -> tuple[str, ...]:
     """One column's name or several, as a tuple."""
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+    listed = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    names = tuple(given) if listed else (given,)
     if not all(isinstance(name, str) for name in names):
         raise InvalidJoin(f"{what} is {given!r}; give a column's name or a list of names")
     return names

@@ -16,13 +16,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
+from streamjoin.declare.short_lists import few
 from streamjoin.errors import InvalidJoin
 
 How: TypeAlias = Literal["inner", "left"]
 VERSION = "_version"  # among `columns`: the version by which a row was joined
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A declared table; `version` labels its present content, None: the source's fingerprint does."""
 
@@ -60,6 +61,10 @@ class Table:
             )
         if self.wait_us == 0:
             raise InvalidJoin(f"{self._said} has a wait of zero; give a positive duration or none")
+
+    def __repr__(self) -> str:
+        kept = ", keeps rows without a match" if self.how == "left" else ""
+        return f"<Table {self.name}({few(self.schema.names)}): key {', '.join(self.key)}{kept}>"
 
     @property
     def _said(self) -> str:

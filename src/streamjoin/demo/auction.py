@@ -44,6 +44,7 @@ from streamjoin.demo.generators.auction import (
 )
 from streamjoin.demo.runner import ObservedJoin, Tick, check_rows, read_files, start, text_table, write_files
 from streamjoin.errors import InvariantBroken
+from streamjoin.join.strategies.driver import Timestamp
 from streamjoin.plot import Chart
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def auction_join(operator: str, window_us: int, opened: Any = OPEN_SCHEMA, bids:
             punctuation=marked("is_end"),  # "no more bids for item 180"
         ),
         operator=operator,
+        driver=Timestamp(),  # the paper's order, a thousand rows at a time
         name=f"auction_{operator}",
     )
 

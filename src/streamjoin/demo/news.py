@@ -23,7 +23,17 @@ from rich.table import Table
 from streamjoin.api.join import Joined, join, stream
 from streamjoin.declare.marked import marked
 from streamjoin.demo.generators.news import ACCESS_SCHEMA, NEWS_SCHEMA, NewsStreams
-from streamjoin.demo.runner import ObservedJoin, Tick, check_rows, collect, follow, start, text_table
+from streamjoin.demo.runner import (
+    ObservedJoin,
+    Tick,
+    check_rows,
+    collect,
+    follow,
+    read_files,
+    start,
+    text_table,
+    write_files,
+)
 from streamjoin.plan.bounds import UnboundedState
 from streamjoin.plot import Chart
 
@@ -121,6 +131,13 @@ class NewsDemo:
         return declared, own
 
     def _source(self, spark: SparkSession, name: str) -> DataFrame:
+        from streamjoin.spark.versions import HAS_READ_LIMITS
+
+        if not HAS_READ_LIMITS:  # then only Spark's own sources can be read in small batches
+            folder, schema = self.folder / "files", NEWS_SCHEMA if name == "news" else ACCESS_SCHEMA
+            if not folder.exists():
+                write_files(self._batches(), folder)
+            return read_files(spark, schema, folder / name)
         reader = spark.readStream.format("streamjoin_news").option("stream", name)
         for option in fields(self.streams):
             if getattr(self.streams, option.name) is not None:

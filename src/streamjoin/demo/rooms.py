@@ -177,7 +177,7 @@ class RoomsDemo:
                 (what, *(f"{counted[f'{name}_{counter}']:,}" for name in VALUES))
                 for what, counter in (
                     ("readings", "rows"),
-                    ("not stored: nothing to wait for", "dropped"),
+                    ("not stored: nothing to wait for", "not_stored"),
                     ("purged by ends of minutes", "purged"),
                     ("evicted by the window", "invalidated"),
                 )

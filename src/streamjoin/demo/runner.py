@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from streamjoin.errors import InvariantBroken
+from streamjoin.plan.figures import joins
 from streamjoin.plot import TerminalPicture
 
 if TYPE_CHECKING:
@@ -181,24 +182,21 @@ def collect(observed: ObservedJoin) -> Callable[[DataFrame, int], None]:
 def follow(query: StreamingQuery, observed: ObservedJoin, tick: Tick, inputs: Iterable[str] = ()) -> None:
     """Follow a query to its end, batch by batch; `inputs`: whose counters are added up.
 
-    Of this library's join it takes what the join reports (`observedMetrics`), of Spark's own joins the rows
-    of their state stores.
+    Of this library's join it takes the figures that the join reports, of Spark's own joins the rows of their
+    state stores.
     """
     for progress in batches(query):
         before = observed.rows_in[-1] if observed.rows_in else 0
         observed.rows_in.append(before + progress.numInputRows)
-        ours = next(
-            (row for name, row in progress.observedMetrics.items() if name.startswith("streamjoin_")), None
-        )
-        if ours is None:
+        found = next(iter(joins(progress).values()), None)
+        if found is None:
             observed.state_rows.append(sum(int(one.numRowsTotal) for one in progress.stateOperators))
         else:
-            found = ours.asDict()
-            observed.state_rows.append(int(found["state_rows"]))
-            observed.closed_keys.append(int(found["closed_keys"]))
+            observed.state_rows.append(found["state_rows"])
+            observed.closed_keys.append(found["closed_keys"])
             for name in inputs:
-                for counter in ("rows", "dropped", "purged", "invalidated"):
-                    observed.counted[f"{name}_{counter}"] += int(found[f"{name}_{counter}"])
+                for counter in ("rows", "not_stored", "purged", "invalidated"):
+                    observed.counted[f"{name}_{counter}"] += found[f"{name}_{counter}"]
         tick(len(observed.rows_in))
 
 

@@ -45,6 +45,7 @@ from streamjoin.demo.generators.warehouse import (
     numbered,
 )
 from streamjoin.demo.runner import Tick, check_rows, read_files, start, text_table
+from streamjoin.plan.figures import joins
 from streamjoin.plot import Areas, Chart, Column
 
 if TYPE_CHECKING:
@@ -206,18 +207,17 @@ def _orders(spark: SparkSession, warehouse: Warehouse, versions: str) -> DataFra
 
 def _enriched_batch(progress: Any) -> EnrichedBatch | None:
     """What our join reports of a batch."""
-    metrics = progress.observedMetrics.get(f"streamjoin_{NAME}")
-    if metrics is None:
+    found = joins(progress).get(NAME)
+    if found is None:
         return None
-    found = metrics.asDict()
     return EnrichedBatch(
-        int(found["orders_rows"]),
-        int(found["hits"]),
-        int(found["bytes_read"]),
-        int(found["waiting"]),
-        int(found["segment_bytes"]),
-        int(found["cache_bytes"]),
-        int(found["waiting_bytes"]) + int(found["switching_bytes"]),
+        found["orders_rows"],
+        found["hits"],
+        found["bytes_read"],
+        found["waiting"],
+        found["segment_bytes"],
+        found["cache_bytes"],
+        found["waiting_bytes"] + found["switching_bytes"],
     )
 
 

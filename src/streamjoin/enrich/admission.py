@@ -1,7 +1,8 @@
 """Cache admission and eviction of a semi-stream join, by the cache inequality of the SSBJ paper (Theorem 2).
 
 A value with m table rows and n waiting tuples pays when n * tuple bytes > sf * m * row bytes. Where memory
-was short lately only values that pay are admitted, and every ten cycles those that no longer pay are evicted.
+was short lately only values that pay are admitted, and those that no longer pay are evicted, a tenth of the
+values being looked at in each cycle: all at once would make the memory in use a sawtooth.
 Else all values that fit are admitted, and of a full cache the least frequently met are evicted, rarely: that
 rewrites its runs. Admitted values are collected and added at once, so that a batch makes few runs.
 """
@@ -20,7 +21,9 @@ from streamjoin.enrich.paper_scan import PaperScan
 if TYPE_CHECKING:
     from streamjoin.enrich.operator import EnrichJoin
 
-_EVICTION_CYCLES = 10
+_EVICTION_CYCLES = 10  # within so many each value is looked at, a tenth in each cycle
+_ABSENT_TUPLES = 3  # a value without table rows is remembered from so many waiting tuples on
+_SWITCHING_SHARE = 0.1  # of the memory is the most that the switching buffer holds
 _EVICTION_STEPS = 50  # batches between evictions from a full cache, at least: each rewrites its runs
 _CACHE_SHARE = 0.9  # of the memory beside a segment: the rest is for tuples that wait within a batch
 _WAITING_SHARE = 0.02  # of the memory is kept for waiting tuples, whatever pays
@@ -43,16 +46,21 @@ class CacheAdmission:
         entering = [batch for rows, absent, *_ in self._entering for batch in (rows, absent)]
         return sum(batch.nbytes + 8 * len(batch) for batch in entering)
 
-    def worth(self, waiting: Ints, table_rows: Ints, *, waits: float, scanned: bool) -> Mask:
-        """Which values are admitted, by their tuples a cycle and table rows: the best within the memory."""
+    def worth(
+        self, waiting: Ints, table_rows: Ints, *, waits: float, scanned: bool, buffer_bytes: int = 0
+    ) -> Mask:
+        """Which values are admitted, by their tuples a cycle and table rows: the best within the memory, or
+        within the switching buffer where that is more.
+        """
         cost = self.cost(table_rows)
         pays: Mask = waits * waiting * self.join.tuple_bytes > self.join.spec.switching_factor * cost
+        pays &= (table_rows > 0) | (waiting >= _ABSENT_TUPLES)
         strict = scanned and self.is_short
         worth: Mask = pays.copy() if strict else np.ones(len(waiting), np.bool_)
         if not worth.any():
             return worth
         place = max(self.join.tuple_bytes, _WAITING_SHARE * self.join.spec.memory_bytes)  # for new tuples
-        free = spare = self.join.free_bytes() - int(place)
+        free = spare = max(self.join.free_bytes() - int(place), buffer_bytes)
         if not strict:
             limit = self._cache_limit() - self.join.spec.fudge * self.join.cache.nbytes
             if limit < cost[worth].sum() and self.may_shrink:
@@ -65,6 +73,12 @@ class CacheAdmission:
             budget = np.where(pays[order], free, spare)
             worth[order[np.cumsum(cost[order]) > budget]] = False
         return worth
+
+    def switching_buffer_bytes(self) -> int:
+        """How much may move at once, free or not: what waits for it leaves, and makes room."""
+        division, memory = self.join.division(), self.join.spec.memory_bytes
+        kept = division.segment + division.cache + int(_WAITING_SHARE * memory)
+        return max(min(int(_SWITCHING_SHARE * memory), memory - kept), 0)
 
     def cost(self, table_rows: Ints) -> Floats:
         """What values with so many rows each take in the cache, in bytes."""
@@ -115,16 +129,24 @@ class CacheAdmission:
         )
 
     def end_cycle(self, cycle: int, *, waits: float) -> None:
-        """Every ten cycles evict the values that do not pay."""
+        """Evict the values that do not pay, of the tenth whose turn it is."""
         self.flush()
         self.waited_bytes = self.waited_bytes[1], 0
-        if cycle % _EVICTION_CYCLES == 0 and self.is_short and not self.join.looks_up:
-            self.evict_what_does_not_pay(waits=waits)
+        if self.is_short and not self.join.looks_up:
+            self.evict_what_does_not_pay(waits=waits, part=cycle % _EVICTION_CYCLES)
 
-    def evict_what_does_not_pay(self, *, waits: float = 0.5) -> int:
-        """Evict values whose tuples would take less memory waiting; counting begins again."""
+    def evict_what_does_not_pay(self, *, waits: float = 0.5, part: int | None = None) -> int:
+        """Evict values whose tuples would take less memory waiting, all or those of one part; of these
+        counting begins again.
+        """
         if not self.join.spec.caches:
             return 0
+
+        def of_part(hashes: Ints) -> Mask:
+            chosen: Mask = (
+                np.ones(len(hashes), np.bool_) if part is None else hashes % _EVICTION_CYCLES == part
+            )
+            return chosen
 
         def pays(values: CachedValues) -> Mask:
             cycles = np.maximum(values.age / max(self.join.newest.segments, 1), 1)
@@ -132,10 +154,10 @@ class CacheAdmission:
             kept: Mask = (self.cost(values.rows) < self.join.spec.switching_factor * waiting) | (
                 values.age < self.join.newest.segments
             )
-            return kept
+            return kept | ~of_part(values.hash)
 
         evicted = self.join.cache.evict(self.join.clock, pays)
-        self.join.cache.decay(self.join.clock, forget=True)
+        self.join.cache.begin_counting(self.join.clock, of_part)
         self.join.counts.evicted += evicted
         return evicted
 
@@ -152,5 +174,5 @@ class CacheAdmission:
             return kept
 
         self.join.counts.evicted += self.join.cache.evict(self.join.clock, best)
-        self.join.cache.decay(self.join.clock, forget=False)
+        self.join.cache.decay(self.join.clock)
         self.shrunk_at = self.join.clock, self.join.steps

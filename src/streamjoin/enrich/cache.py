@@ -36,11 +36,14 @@ class CacheHits:
 
 @dataclass(frozen=True, slots=True)
 class CachedValues:
-    """Statistics of cached values: how often each was met, for how many ticks it has been there, its rows."""
+    """Statistics of cached values: how often each was met, for how many ticks it has been there, its rows,
+    its hash.
+    """
 
     met: Ints
     age: Ints
     rows: Ints
+    hash: Ints
 
 
 class TableCache:
@@ -129,13 +132,18 @@ class TableCache:
             side.drop_tombstoned()
         return evicted
 
-    def decay(self, clock: int, *, forget: bool) -> None:
-        """Halve what was counted, or begin counting again."""
+    def decay(self, clock: int) -> None:
+        """Halve what was counted."""
         for side in self.sides:
             for run in side.runs:
                 marks = _marks(run)
-                since, met = marks >> 32, marks & _MET
-                run.arrived = np.full(len(marks), clock << 32) if forget else _halved(since, met, clock)
+                run.arrived = _halved(marks >> 32, marks & _MET, clock)
+
+    def begin_counting(self, clock: int, chosen: Callable[[Ints], Mask]) -> None:
+        """Count again from now on, for the values whose hashes are chosen."""
+        for side in self.sides:
+            for run in side.runs:
+                _marks(run)[chosen(run.batch.hash)] = clock << 32
 
 
 def _keep_values_whole(runs: list[Run], kept: list[Mask]) -> None:
@@ -170,11 +178,11 @@ def _count(run: Run, rows: Ints, more: Ints) -> None:
     marks[rows] += np.minimum(more, _MET - (marks[rows] & _MET))
 
 
-def _values(run: Run, clock: int, *, has_rows: bool) -> tuple[Ints, Ints, Ints]:
+def _values(run: Run, clock: int, *, has_rows: bool) -> tuple[Ints, Ints, Ints, Ints]:
     groups = run.batch.groups
     marks = _marks(run)[groups.start]
     count = groups.count if has_rows else np.zeros(len(groups), np.int64)
-    return marks & _MET, clock - (marks >> 32), count
+    return marks & _MET, clock - (marks >> 32), count, groups.hash
 
 
 def _halved(since: Ints, met: Ints, clock: int) -> Ints:

@@ -7,8 +7,9 @@ keys where that costs less (`scan`, `paper_scan`).
 
 Admission to the cache follows the cache inequality (Theorem 2 of the SSBJ paper): a value with m table rows
 and n waiting tuples is cheaper in the cache when n * tuple bytes > sf * m * row bytes. Worked number: 20
-bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. Every ten cycles values are evicted that
-no longer pay, by their tuples per cycle since they were admitted. That serves a rate with the least memory.
+bytes a tuple, 120 a row, one row: cached from 7 waiting tuples on. In each cycle a tenth of the values is
+looked at, and those are evicted that no longer pay, by their tuples per cycle since they were admitted. That
+serves a rate with the least memory.
 Where the limit leaves more, other values fill the cache too, so that fewer tuples wait; when memory gets
 short they are evicted first, and of a full cache the least frequently met.
 
@@ -25,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamjoin.columnar.assemble import assemble, pad
-from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask
+from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Mask, concat
 from streamjoin.columnar.match import bounded_slices, expand
 from streamjoin.enrich.admission import CacheAdmission
 from streamjoin.enrich.cache import TableCache
@@ -39,6 +40,7 @@ from streamjoin.state.sorted_runs import CompactionPolicy, RunNames, SortedRuns
 __all__ = ["EnrichCounters", "EnrichJoin", "EnrichSpec", "MemoryDivision", "StagedRows"]
 
 _COUNTED_EVERY = 8
+_STREAM, _TABLE = 0, 1  # as the condition numbers its inputs
 # Few tombstones are allowed: compaction frees the memory of evicted values.
 _COMPACTION = CompactionPolicy(fanout=8, run_bytes=8 << 20, tombstone_share=0.02)
 
@@ -99,7 +101,7 @@ class EnrichJoin:
         yield from self._retry()
         for scan in list(self.scans):
             share = -(-scan.segments // self.spec.cycle_batches)
-            if isinstance(scan, OrderedScan) and scan.chunks:
+            if isinstance(scan, OrderedScan) and scan.chunks and scan.segments:
                 ahead = [(scan.position + i) % scan.segments for i in range(share)]
                 due = sum(scan.table.segment_bytes[segment] for segment in ahead)
                 self.looks_up = not self.is_cheaper_whole(
@@ -172,7 +174,9 @@ class EnrichJoin:
         return table.costs.read(nbytes) <= table.costs.find(keys, segments)
 
     def free_bytes(self) -> int:
-        return self.spec.memory_bytes - self.division().total
+        """What new tuples may take: not what moving values will need."""
+        coming = sum(one.coming_bytes for one in self.scans if isinstance(one, PaperScan))
+        return self.spec.memory_bytes - self.division().total - coming
 
     def _check_memory(self, table: StagedRows) -> None:
         least = 2 * max(table.segment_bytes, default=0)
@@ -198,6 +202,10 @@ class EnrichJoin:
             yield from self._take_in(rows)
 
     def _take_in(self, rows: Batch) -> Iterator[pa.RecordBatch]:
+        failing = None if self.spec.where is None else self.spec.where.failing(_STREAM, rows)
+        if failing is not None and failing.any():  # no row of any version matches them
+            yield from self.leave(rows, np.flatnonzero(failing), self.newest.table.version)
+            rows = rows.where(~failing)
         by_key = rows.sorted()
         missed = yield from self._cache_phase(by_key)
         if self.newest.segments == 0:
@@ -214,12 +222,13 @@ class EnrichJoin:
         version = self.newest.table.version
         known = found.known.copy()
         self.counts.hits += int(tuples.groups.count[known].sum())
-        for hit in found.hits:
-            known[hit.probe] = False  # what remains has no table rows
-            yield from self.pairs(tuples, hit, version)
         of_rows = tuples.groups.of_rows()
-        if known.any():
-            yield from self.unmatched(tuples, np.flatnonzero(known[of_rows]), self.newest)
+        alone: Mask = known[of_rows]
+        for hit in found.hits:
+            matched = yield from self.pairs(tuples, hit, version)
+            alone[matched] = False
+        if alone.any():
+            yield from self.unmatched(tuples, np.flatnonzero(alone), self.newest)
         return tuples.where(~found.known[of_rows])
 
     def _wait(self, rows: Batch) -> Iterator[pa.RecordBatch]:
@@ -254,16 +263,32 @@ class EnrichJoin:
             yield from self._read(scan, 1)
         self.counts.segments_forced += self.counts.segments_read - before
 
-    def pairs(self, tuples: Batch, hit: Hit, version: str) -> Iterator[pa.RecordBatch]:
-        """Results of sorted tuples with the rows that a probe for their keys found, in frames."""
+    def candidates(self, rows: Batch) -> Batch:
+        """Of rows of the table those that can match."""
+        failing = None if self.spec.where is None else self.spec.where.failing(_TABLE, rows)
+        return rows if failing is None or not failing.any() else rows.where(~failing)
+
+    def pairs(self, tuples: Batch, hit: Hit, version: str) -> Generator[pa.RecordBatch, None, Ints]:
+        """Results of sorted tuples with the rows that a probe for their keys found, in frames; returns the
+        tuples that have any.
+        """
         groups, table = tuples.groups, hit.run.batch
+        rest = None if self.spec.where is None else self.spec.where.joined
+        matched = []
         key, mine = expand(groups.start[hit.probe], groups.count[hit.probe])
         start, count = hit.start[key], hit.count[key]
         for cut in bounded_slices(count, limit=self.spec.frame_rows):
             parent, theirs = expand(start[cut], count[cut])
-            self.counts.results += len(theirs)
-            versions = [pa.repeat(version, len(theirs))] if self.spec.emits_version else []
-            yield assemble([(tuples, mine[cut][parent]), (table, theirs)], self.spec.output, versions)
+            joined = [(tuples, mine[cut][parent]), (table, theirs)]
+            if rest is not None:
+                passing = rest.passing(assemble(joined, rest.joined))
+                joined = [(batch, rows[passing]) for batch, rows in joined]
+                matched.append(joined[0][1])
+            results = len(joined[0][1])
+            self.counts.results += results
+            versions = [pa.repeat(version, results)] if self.spec.emits_version else []
+            yield assemble(joined, self.spec.output, versions)
+        return mine if rest is None else np.concatenate([np.empty(0, np.int64), *matched])
 
     def unmatched(self, tuples: Batch, rows: Ints, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Tuples that have no table row in a version: they leave, or wait for a row that comes late."""
@@ -297,6 +322,10 @@ class EnrichJoin:
 
     def _read(self, scan: Scan, segments: int) -> Iterator[pa.RecordBatch]:
         """Scan the next segments; those that no tuple waits for are skipped."""
+        if isinstance(scan, OrderedScan) and scan.chunks and not scan.segments:  # it was rebucketed
+            tuples = concat(self.spec.stream, scan.unanswered())
+            scan.chunks, scan.waiting = [], 0
+            yield from self.unmatched(tuples, np.arange(len(tuples)), scan)
         for _ in range(segments if scan.segments else 0):
             self.clock += scan is self.newest
             yield from scan.visit(self)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.columnar.batch import Batch, Ints, concat
+from streamjoin.columnar.batch import Batch, Ints, Mask, concat
 from streamjoin.columnar.match import expand
 from streamjoin.enrich.spec import StagedRows
 from streamjoin.state.run import Run, match
@@ -104,18 +104,23 @@ class OrderedScan(Scan):
 
     def answer_all(self, join: EnrichJoin) -> Iterator[pa.RecordBatch]:
         """Answer all waiting tuples now, segment by segment; the position stays."""
-        parts = [
-            chunk.rows.slice(start, stop - start)
-            for chunk in self.chunks
-            for start, stop in self._ahead(chunk)
-        ]
-        tuples = concat(join.spec.stream, parts).sorted(in_runs=True)
+        tuples = concat(join.spec.stream, self.unanswered()).sorted(in_runs=True)
         self.chunks, self.waiting = [], 0
         cuts = self._cuts(tuples)
         for segment in np.flatnonzero(np.diff(cuts)).tolist():
             yield from self._meet(
                 join, segment, tuples.slice(cuts[segment], cuts[segment + 1] - cuts[segment])
             )
+
+    def unanswered(self) -> list[Batch]:
+        """The tuples whose segment is still ahead."""
+        if not self.segments:
+            return [chunk.rows for chunk in self.chunks]
+        return [
+            chunk.rows.slice(start, stop - start)
+            for chunk in self.chunks
+            for start, stop in self._ahead(chunk)
+        ]
 
     def distinct_waiting(self) -> int:
         """An upper bound of the distinct keys that wait."""
@@ -166,13 +171,15 @@ class OrderedScan(Scan):
             rows = self.table.find(segment, tuples.distinct_keys())
             join.counts.keys_found += len(tuples.groups)
         join.counts.bytes_read += rows.nbytes
+        rows = join.candidates(rows)
         hit = match(tuples, Run("segment", rows)) if len(rows) else None
         found = np.zeros(len(tuples.groups), np.int64)
+        alone: Mask = np.ones(len(tuples), np.bool_)
         if hit is not None:
             found[hit.probe] = hit.count
-            yield from join.pairs(tuples, hit, self.table.version)
-        alone = np.flatnonzero((found == 0)[tuples.groups.of_rows()])
-        yield from join.unmatched(tuples, alone, self)
+            matched = yield from join.pairs(tuples, hit, self.table.version)
+            alone[matched] = False
+        yield from join.unmatched(tuples, np.flatnonzero(alone), self)
         if self is join.newest and join.spec.caches:
             worth = join.admission.worth(tuples.groups.count, found, waits=0.5, scanned=whole)
             count = tuples.groups.count

@@ -278,6 +278,14 @@ class StagedVersion:
         return unreadable(self.table, self.id, path, error)
 
 
+def saved_at(folder: Path) -> int:
+    """When the manifest of a version was written, in nanoseconds; 0 where there is none."""
+    try:
+        return (folder / _MANIFEST).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def _of_this_format(manifest: dict[str, Any]) -> dict[str, Any]:
     if manifest["format"] != _FORMAT:
         raise StateFormatError(f"it has format {manifest['format']}, this version reads {_FORMAT}")

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.columnar.batch import Layout
+from streamjoin.columnar.batch import Layout, Places
 from streamjoin.enrich.operator import EnrichJoin
 from streamjoin.enrich.paper_scan import PaperScan
 from streamjoin.enrich.scan import OrderedScan, Scan, WaitingChunk
 from streamjoin.enrich.spec import EnrichCounters, EnrichSpec, StagedRows
+from streamjoin.join.persistence.restart import check_restart, moved
 from streamjoin.join.persistence.snapshot import as_value, entry_of, run_of
 from streamjoin.state.codec import SNAPSHOT, decode
 from streamjoin.state.manifest import Manifest, RunEntry
@@ -83,15 +84,19 @@ def restore(
     spec: EnrichSpec, manifest: Manifest, run_store: RunStore, table_of: Callable[[str], StagedRows]
 ) -> EnrichJoin:
     """The join as it was when the manifest was made; `run_store` has its runs, `table_of` its versions."""
-    manifest.check_identity(spec.identity())
+    check_restart(manifest.identity, spec.identity())
+    since = moved(*(one["columns"]["stream"] for one in (manifest.identity, spec.identity())))
     facts = manifest.facts
     tables = [table_of(saved["version"]) for saved in facts["scans"]]
     join = EnrichJoin(spec, tables[0])
     join.names.memory_manager.run_store = run_store
 
+    def of_stream(layout: Layout) -> Places | None:
+        return since if layout is spec.stream else None
+
     def runs(tag: str, layout: Layout) -> list[list[Run]]:
         return [
-            [run_of(entry, layout, join.names.memory_manager) for entry in tier]
+            [run_of(entry, layout, join.names.memory_manager, of_stream(layout)) for entry in tier]
             for tier in manifest.tiers.get(tag, ())
         ]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from streamjoin.columnar.batch import Batch, Ints, Layout
+from streamjoin.columnar.types import stored_type
 from streamjoin.enrich.read_costs import ReadCosts
+from streamjoin.join.predicate import Where
 
 KIND = "semi-stream join"
 Access = Literal["auto", "scan", "lookup", "paper"]
@@ -60,10 +63,14 @@ class EnrichSpec:
     wait_us: int | None = None  # how long a tuple without a table row stays in the waiting room
     lateness_us: int = 0
     emits_version: bool = False  # the last output column is the version
+    where: Where | None = None  # of the stream and the table: what a match is beside equal keys
     switching_factor: float = 1.0
     pointer_bytes: int = 8  # of the paper's queue, for each tuple that waits
     fudge: float = 1.2  # bytes of a sorted or hashed table, in multiples of its rows
     frame_rows: int = 1 << 16
+    stream_columns: tuple[str, ...] = ()  # names of key, then payload, by which a restart knows them
+    table_columns: tuple[str, ...] = ()
+    time: str | None = None  # the column by which rows wait
     name: str = "join"
     buckets: int = 1
     hash: str = "local"
@@ -73,17 +80,32 @@ class EnrichSpec:
         return self.fudge * tuple_bytes + (self.pointer_bytes if self.access == "paper" else 0)
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same after a restart."""
+        """What a restart is compared by (`join.persistence.restart`)."""
+        width = len(self.stream.key_types)
+        of_stream = _types(self.stream_columns[width:], self.stream)
+        of_table = _types(self.table_columns[width:], self.table)
         return {
             "kind": KIND,
             "name": self.name,
             "buckets": self.buckets,
             "hash": self.hash,
             "how": "left" if self.preserves else "inner",
-            "stream columns": [str(field.type) for field in self.stream.schema],
-            "result columns": [f"{field.name} {field.type}" for field in self.output],
+            "inputs": ["stream"],
+            "key": {"the stream": list(self.stream_columns[:width])},
+            "key types": [stored_type(dtype) for dtype in self.stream.key_types],
+            "times": {"the stream": self.time} if self.stream.timed else {},
+            "table columns": [f"{name} {dtype}" for name, dtype in of_table.items()],
             "waiting room": self.wait_us is not None,
+            **({} if self.where is None else {"where": self.where.whole.text}),
+            "columns": {"stream": of_stream},
+            "used": {},
         }
+
+
+def _types(names: Sequence[str], layout: Layout) -> dict[str, str]:
+    """The stored type of each payload column, by name or by place."""
+    names = names or [str(place) for place in range(len(layout.payload_types))]
+    return {name: stored_type(dtype) for name, dtype in zip(names, layout.payload_types, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

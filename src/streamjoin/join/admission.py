@@ -2,13 +2,14 @@
 
 One reason per row, the first that applies: null_time, late, duplicate_key, after_punctuation. A
 violation is counted; then, as declared, the row goes to the violations output ("drop"), takes
-part all the same ("keep"), or the join fails ("fail").
+part all the same ("keep"), or the join fails ("fail"). A punctuation that names no key (null_punctuation)
+closes nothing, so it cannot be kept.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.closed_keys import ClosedKeys
 
-Reason = Literal["late", "after_punctuation", "duplicate_key", "null_time"]
+Reason = Literal["late", "after_punctuation", "duplicate_key", "null_time", "null_punctuation"]
 REASONS: tuple[Reason, ...] = ("null_time", "late", "duplicate_key", "after_punctuation")
 
 
@@ -53,8 +54,9 @@ def admit(
     with the earlier time, then the smaller row.
     """
     rows = arrivals.rows
+    nameless = _null_punctuations(number, spec, arrivals)
     if len(rows) == 0:
-        return Admitted(rows, arrivals.rows_at, [])
+        return Admitted(rows, arrivals.rows_at, nameless)
     reasons: dict[Reason, Mask] = {}
     free: Mask = np.ones(len(rows), np.bool_)
     kept = {reason for reason in REASONS if spec.on_violation == "keep"}
@@ -85,8 +87,23 @@ def admit(
         taking_part = np.logical_or.reduce([free, *(reasons[reason] for reason in kept & reasons.keys())])
         blame("duplicate_key", _repeats(rows, order, taking_part, arrivals.rows_at))
     if not reasons:
-        return Admitted(rows, arrivals.rows_at, [])
-    return _apply_policy(number, spec, arrivals, reasons, free, kept)
+        return Admitted(rows, arrivals.rows_at, nameless)
+    admitted = _apply_policy(number, spec, arrivals, reasons, free, kept)
+    return replace(admitted, violations=nameless + admitted.violations)
+
+
+def _null_punctuations(number: int, spec: InputSpec, arrivals: Arrivals) -> list[Violation]:
+    """Punctuations that name no key: violations, whatever else is declared."""
+    rows = arrivals.null_punctuations
+    if rows is None or len(rows) == 0:
+        return []
+    if spec.on_violation == "fail":
+        raise PunctuationViolated(
+            f"stream {spec.name!r}: {len(rows)} punctuation rows of a batch have a null in their key and "
+            "close nothing; give them a key, declare on_violation='drop', or null_is_wildcard=True if a null "
+            "there stands for every key: then such a row ends the input"
+        )
+    return [Violation(number, "null_punctuation", rows, kept=False)]
 
 
 def _on_rows(by_group: Mask, by_key: Batch, order: Ints) -> Mask:

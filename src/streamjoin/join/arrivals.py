@@ -60,6 +60,7 @@ class Arrivals:
     `rows` and `keys` (closed single keys) have no null keys; `patterns` are punctuations that are
     not single keys. `latest_us` is the greatest event time among all rows of the input in this
     batch, in every bucket; `unkeyed` are the rows with null keys, where they leave padded;
+    `null_punctuations` are punctuations that name no key, and so violations;
     no row earlier than `watermark_us` will come; `scheduled` keys and patterns are punctuations that
     wait for a time. `forwarded` punctuations are on the key of a later operator.
 
@@ -75,6 +76,8 @@ class Arrivals:
     watermark_us: int | None = None
     null_keys: int = 0
     unkeyed: Batch | None = None
+    null_punctuations: Batch | None = None
+    control_rows_with_data: int = 0
     rows_at: Positions | None = None
     keys_at: Positions | None = None
     patterns_at: Positions | None = None
@@ -95,6 +98,11 @@ class Arrivals:
         everything: KeyPatterns = tuple(ANY for _ in self.rows.layout.key_types)
         return replace(self, patterns=(*self.patterns, everything), patterns_at=None)
 
+    @property
+    def brings(self) -> bool:
+        """Whether there is anything in it but a watermark."""
+        return bool(len(self.rows) or len(self.keys) or self.patterns)
+
     def without_punctuations(self) -> Arrivals:
         """The same for an operator of the papers that ignores punctuations, except the end of an input."""
         ends = np.flatnonzero([is_everything(patterns) for patterns in self.patterns])
@@ -106,6 +114,7 @@ class Arrivals:
             patterns_at=None if self.patterns_at is None else self.patterns_at.take(ends),
             scheduled=None,
             forwarded=None,
+            null_punctuations=None,
             scheduled_patterns=tuple(each for each in self.scheduled_patterns if is_everything(each[1])),
         )
 

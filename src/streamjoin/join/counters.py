@@ -21,7 +21,7 @@ class Counters:
     rows: int = 0
     null_keys: int = 0
     stored: int = 0
-    dropped: int = 0
+    not_stored: int = 0  # joined, and nothing that comes later can join them
     purged: int = 0
     invalidated: int = 0
     expired: int = 0  # evicted by the ttl: lost
@@ -30,9 +30,12 @@ class Counters:
     late: int = 0
     duplicate_key: int = 0
     after_punctuation: int = 0
+    null_punctuation: int = 0
+    control_rows_with_data: int = 0  # punctuations that have data, which is not joined
     probes: int = 0  # lookups: of each row in the first other input, of each partial result in the next
     intermediate: int = 0  # combinations of its rows with some, not all others
     padded: int = 0
+    filtered: int = 0  # fail a condition on this input alone: they match nothing and are not stored
     reordered: int = 0  # processed after rows of their batch that another input waits for
 
 

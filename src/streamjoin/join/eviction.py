@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from streamjoin.columnar.batch import Batch, Ints, Mask, concat
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.operator_state import OperatorState
 from streamjoin.join.outputs import FinishedKeys, FinishedPatterns, Output, Results
+from streamjoin.join.pending_purge import PendingPurge
+from streamjoin.join.pending_removal import pending_keys, removal_may_wait, remove_purged
+from streamjoin.join.result_rows import shown
 from streamjoin.join.strategies.purge import NoPurge, PendingKeys
 from streamjoin.join.watermarks import END_OF_TIME, NO_WATERMARK
 from streamjoin.state.closed_keys import KeyPatterns, matching_keys
@@ -47,6 +51,7 @@ class Eviction:
         self.sides, self.closed_keys = state.sides, state.closed_keys
         self.counters, self.watermarks = state.counters.inputs, state.watermarks
         self.pending_purge, self.deferred = state.pending_purge, state.deferred
+        self.touched = PendingPurge(self.pending_purge.layout)  # until the batch ends; none between batches
         self.expired_to = [NO_WATERMARK] * len(self.sides)  # not part of the state: a ttl may change
 
     # Punctuations
@@ -59,11 +64,12 @@ class Eviction:
         if not patterns and not self.pending_purge and self._purge_is_due(len(distinct), idle=False):
             yield from self.purge(distinct, NewlyClosed(i, self.closed_keys[i].close_keys))
             return
+        if patterns:
+            remove_purged(self.state)
         touched = [distinct]
-        if self.state.range_propagation is not None:
-            self.state.range_propagation.stale |= bool(patterns)
         for pattern in patterns:
             self.closed_keys[i].close_pattern(pattern)
+            self.state.range_propagation.closed(i, pattern)
             self.watermarks.ended[i] = self.closed_keys[i].ended
             self.state.partial_punctuations[i].forget_matching(pattern)
             for side in self._key_sides():
@@ -98,15 +104,24 @@ class Eviction:
 
     def purge_due(self, *, idle: bool, ended: bool = False) -> Iterator[Output]:
         """Purge the pending keys where the strategy says so, or an input has ended."""
-        waiting = len(self.pending_purge)
+        waiting = pending_keys(self.state)
         if waiting and (ended or self._purge_is_due(waiting, idle=idle)):
             yield from self.purge(self.pending_purge.take())
+            remove_purged(self.state)
 
-    def purge(self, keys: Batch, new: NewlyClosed | None = None) -> Iterator[Output]:
+    def settle(self) -> Iterator[Output]:
+        """A batch ends: what pending keys have to propagate leaves now; only removing tuples may wait."""
+        if len(self.pending_purge) == 0 or isinstance(self.spec.strategies.purge, NoPurge):
+            return
+        if not self.spec.purges_whole:
+            yield from self.purge(self.pending_purge.take(), remove=not removal_may_wait(self.state))
+
+    def purge(self, keys: Batch, new: NewlyClosed | None = None, *, remove: bool = True) -> Iterator[Output]:
         """Apply the punctuations for these distinct keys: purge tuples, finish and propagate keys, forget
         closed keys.
 
-        With a `new` punctuation for all of them, only what must be remembered of it is stored.
+        With a `new` punctuation for all of them, only what must be remembered of it is stored. Without
+        `remove`, tuples that need not leave padded stay in the runs for now (`pending_removal`).
         """
         keys = self._without_deferred(keys, new)
         if len(keys) == 0:
@@ -119,7 +134,7 @@ class Eviction:
         stored = []
         for i, side in enumerate(self.sides):
             doomed = np.logical_and.reduce([closed[other] for other in self.state.others(i)])
-            yield from self._purge_tuples(i, keys, doomed)
+            yield from self._purge_tuples(i, keys, doomed, remove=remove)
             rest = np.flatnonzero(~doomed)
             still = keys if len(rest) == len(keys) else keys.take(rest)
             yield from self._purge_useless(i, still, [mask[rest] for mask in closed])
@@ -131,9 +146,10 @@ class Eviction:
             [mask & ~there for mask, there in zip(closed, stored, strict=True)]
         )
         for i, there in enumerate(stored):
-            yield from self._purge_tuples(i, keys, spent & there)
-        if self.pending_purge and closed_by_all.any():
-            self.pending_purge.discard(keys.where(closed_by_all))
+            yield from self._purge_tuples(i, keys, spent & there, remove=remove)
+        for waiting in (self.pending_purge, self.touched):
+            if waiting and closed_by_all.any():
+                waiting.discard(keys.where(closed_by_all))
         finished = np.logical_and.reduce([spent, *(closed[i] for i in self.spec.how.preserved)])
         if new is not None:
             new.remember(keys.where(~closed_by_all))
@@ -160,11 +176,14 @@ class Eviction:
         self.pending_purge.add(waiting)
         return keys.where(~deferred)
 
-    def _purge_tuples(self, i: int, keys: Batch, chosen: Mask) -> Iterator[Output]:
+    def _purge_tuples(self, i: int, keys: Batch, chosen: Mask, *, remove: bool) -> Iterator[Output]:
         """Purge all tuples of the chosen keys on input i."""
-        if not chosen.any():
+        if not chosen.any() or not self.sides[i].tiers:
             return
         self.state.calibration.lives[i].evicted(keys.hash, chosen)
+        if not remove and i not in self.spec.how.preserved:
+            self.state.pending_removal[i].add(keys.where(chosen))
+            return
         for hit in self.sides[i].match(keys.where(chosen)):
             if i in self.spec.how.preserved:
                 yield from self._emit_unmatched(i, hit.run, hit.live()[1])
@@ -174,7 +193,8 @@ class Eviction:
         """Purge tuples that some inputs have closed, while the watermarks of all others are past them;
         that takes a window and a third input.
         """
-        if len(self.sides) == 2 or self.spec.inputs[i].span_us is None:
+        spans = [self.spec.inputs[i].span_to(other) for other in self.state.others(i)]
+        if len(self.sides) == 2 or all(span is None for span in spans):
             return
         for hit in self.sides[i].match(keys):
             position, rows = hit.live()
@@ -202,16 +222,19 @@ class Eviction:
         for start in range(0, len(rows), self.spec.frame_rows):
             some = rows[start : start + self.spec.frame_rows]
             self.state.counters.results += len(some)
-            yield Results(pad((batch, some), first, output), [(batch, some)])
+            padded = pad((batch, some), first, output, own_keys=self.spec.own_keys)
+            yield Results(shown(self.spec, padded), [(batch, some)])
 
     def _propagate_keys(self, keys: Batch, finished: Mask, closed_by_all: Mask) -> Iterator[Output]:
-        """Propagate finished keys, each once; forget punctuations that no row can violate any more."""
-        if self.spec.propagate:
-            news = finished & ~self.state.propagated.contains(keys)
-            if news.any():
-                self.state.counters.propagated_keys += int(news.sum())
-                yield FinishedKeys(keys.where(news))
-            self.state.propagated.side.append(keys.where(news & ~closed_by_all))
+        """Propagate finished keys, each once; forget punctuations that no row can violate any more.
+
+        Those that some input may still bring are remembered, propagated or not: their rows are dropped.
+        """
+        news = finished & ~self.state.propagated.contains(keys)
+        if news.any() and self.spec.propagate:
+            self.state.counters.propagated_keys += int(news.sum())
+            yield FinishedKeys(keys.where(news))
+        self.state.propagated.append(keys.where(news & ~closed_by_all))
         if closed_by_all.any():
             over = keys.where(closed_by_all)
             for i, closed_keys in enumerate(self.closed_keys):
@@ -220,16 +243,47 @@ class Eviction:
                 self.state.scheduled[i].forget(over)
             self.state.propagated.remove(over)
 
+    def forget_closed(self) -> None:
+        """A batch ends: forget closed and propagated keys of which watermarks have settled everything.
+
+        A key that input i closed when it had reached the time c is forgotten when the watermark of i is past
+        c, and that of every other input past c and all that a tuple of i could match: none is stored, and no
+        row that breaks nothing brings a result of it. Worked number: closed at 100 with a window of 10, it is
+        forgotten when the watermarks are past 100 and 110. What comes then is a new key.
+        """
+        if not self.spec.forgets_closed_keys:
+            return
+        settled = [self.watermarks.settled(i) for i in range(len(self.sides))]
+        forgotten: list[Batch] = []
+        for i, closed_keys in enumerate(self.closed_keys):
+            closed_keys.forget_before(settled[i], partial(self._forgettable, i, forgotten))
+        if any(map(len, forgotten)):  # a row of a key that nobody has closed any more is a new key's
+            keys = concat(self.pending_purge.layout, forgotten).sorted().distinct_keys()
+            self.state.propagated.remove(keys.where(self._closed_by_none(keys)))
+        self.state.propagated.forget_before(min(settled), self._closed_by_none)
+
+    def _forgettable(self, i: int, forgotten: list[Batch], keys: Batch) -> Mask:
+        """Of keys that input i has closed: those without a stored tuple there that do not wait for a purge.
+
+        Kept violations and deferred matches may still have tuples; a key is finished when these are evicted.
+        """
+        free = ~self.sides[i].present(keys) & ~self.pending_purge.among(keys)
+        forgotten.append(keys.where(free))
+        return free
+
+    def _closed_by_none(self, keys: Batch) -> Mask:
+        """Which keys no input remembers to have closed; while one does, they are not propagated again."""
+        remembered: Mask = np.logical_or.reduce([one.remembers(keys) for one in self.closed_keys])
+        return ~remembered
+
     def propagate_ranges(self) -> Iterator[Output]:
-        """Propagate finished ranges and patterns, and the end, to the join that follows."""
+        """Propagate finished ranges and patterns, and the end; their keys that wait are purged before."""
         propagation = self.state.range_propagation
-        if propagation is not None:
-            propagation.update(self.closed_keys)
-            if self.deferred.waiting:
-                return  # results of any range may still follow
-            ready = propagation.take(self.pending_purge.batches)
-            if ready:
-                yield FinishedPatterns(ready)
+        propagation.update(self.closed_keys)
+        if not propagation.unsent or self.deferred.waiting:
+            return  # while matches are deferred, results of any range may still follow
+        yield from self.purge(self.pending_purge.take_matching(propagation.unsent))
+        yield FinishedPatterns(propagation.take())
 
     # Time
 
@@ -241,14 +295,12 @@ class Eviction:
             if arrived.watermark_us is not None:
                 self.watermarks.reach(i, arrived.watermark_us)
         before, now = self.watermarks.advance(), self.watermarks.current
-        touched: list[Batch] = []
+        touched = [self.touched.take()] if self.touched else []
         for i, spec in enumerate(self.spec.inputs):
-            if spec.span_us is None:
-                continue
             for other in self.state.others(i):
-                if now[other] > before[other]:
-                    start, stop = before[other] - spec.span_us, now[other] - spec.span_us
-                    yield from self._invalidate(i, start, stop, touched)
+                span = spec.span_to(other)
+                if span is not None and now[other] > before[other]:
+                    yield from self.invalidate(i, before[other] - span, now[other] - span, touched)
         for i, spec in enumerate(self.spec.inputs):
             if spec.ttl_us is not None:
                 yield from self._expire(i, now[i] - spec.ttl_us, touched)
@@ -258,10 +310,11 @@ class Eviction:
         """Invalidate and expire what deferred matches have kept until now."""
         touched: list[Batch] = []
         for i, spec in enumerate(self.spec.inputs):
-            if spec.span_us is not None:
-                for other in self.state.others(i):
-                    stop_us = self.watermarks.current[other] - spec.span_us
-                    yield from self._invalidate(i, NO_WATERMARK - spec.span_us, stop_us, touched)
+            for other in self.state.others(i):
+                span = spec.span_to(other)
+                if span is not None:
+                    stop_us = self.watermarks.current[other] - span
+                    yield from self.invalidate(i, NO_WATERMARK - span, stop_us, touched)
             if spec.ttl_us is not None:
                 self.expired_to[i] = NO_WATERMARK
                 yield from self._expire(i, self.watermarks.current[i] - spec.ttl_us, touched)
@@ -287,7 +340,7 @@ class Eviction:
             if acted:
                 yield from self.advance_watermarks({})
 
-    def _invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
+    def invalidate(self, i: int, start_us: int, stop_us: int, touched: list[Batch]) -> Iterator[Output]:
         """Evict useless rows of input i with start <= bound < stop; adds the keys that may finish by it."""
         for run in self.sides[i].runs:
             rows = self._not_deferred(run, run.live_between(start_us, stop_us))
@@ -304,7 +357,7 @@ class Eviction:
         return rows[~self.deferred.has_deferred(run.batch.hash[rows])]
 
     def _expire(self, i: int, before_us: int, touched: list[Batch]) -> Iterator[Output]:
-        """Evict rows of input i whose ttl is over, useless or not; as `_invalidate` otherwise."""
+        """Evict rows of input i whose ttl is over, useless or not; as `invalidate` otherwise."""
         start_us, self.expired_to[i] = self.expired_to[i], max(self.expired_to[i], before_us)
         for run in self.sides[i].runs if before_us > start_us else ():
             rows = self._not_deferred(run, run.live_between(start_us, before_us))
@@ -333,10 +386,9 @@ class Eviction:
     def _useless(self, i: int, batch: Batch, rows: Ints, closed: Sequence[Mask]) -> Mask:
         """Which rows of a run of input i nothing can join with, given who is closed for each."""
         useless: Mask = np.ones(len(rows), np.bool_)
-        span = self.spec.inputs[i].span_us
         for other in self.state.others(i):
             passed = closed[other]
-            if span is not None:
-                passed = passed | (batch.bound[rows] < self.watermarks.current[other] - span)
+            if (span := self.spec.inputs[i].span_to(other)) is not None:
+                passed = passed | (batch.bound[rows] < self.watermarks.passed[other] - span)
             useless &= passed
         return useless

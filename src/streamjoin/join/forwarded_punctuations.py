@@ -27,7 +27,7 @@ from streamjoin.columnar.keys import canonical, cast_by_position, hash_keys, val
 from streamjoin.join.partial_punctuations import first_of_each
 from streamjoin.join.spec import InputSpec
 from streamjoin.state.codec import decode_run, encode_run
-from streamjoin.state.component import Contents, Holds, StateComponent, refuse
+from streamjoin.state.component import Contents, Holds, StateComponent
 from streamjoin.state.run import Run, match
 from streamjoin.state.sorted_runs import SortedRuns
 
@@ -66,11 +66,30 @@ class ForwardedPunctuations(StateComponent):
         return encode_run(self.rows).hex() if len(self) else None
 
     def restore(self, part: Any) -> None:
-        self.rows = decode_run(bytes.fromhex(part), self.layout)
+        self.rows = self._decoded(part)
 
     def merge(self, parts: Sequence[Any]) -> Any:
-        """Only of a join that feeds another, which counts the buckets, so their number stays."""
-        refuse(self.name)
+        """Punctuations reach every bucket; what one has not forwarded yet, all new ones forward (`refed`)."""
+        rows = concat(self.layout, [self._decoded(part) for part in parts]).sorted()
+        return encode_run(self._distinct(rows)).hex()
+
+    def refed(self, whole: Any, senders: int) -> Any:
+        rows = self._decoded(whole)
+        enough = rows.take(rows.groups.start[rows.groups.count >= self._spec.partitions])
+        by = np.tile(np.arange(senders, dtype=np.int64), len(enough))
+        again = enough.take(np.repeat(np.arange(len(enough)), senders))
+        return encode_run(self.layout.batch([again.data.column(0), *again.keys, pa.array(by)])).hex()
+
+    def digest(self, whole: Any) -> Any:
+        return sorted(map(str, self._decoded(whole).data.to_pylist()))
+
+    def _decoded(self, part: Any) -> Batch:
+        return decode_run(bytes.fromhex(part), self.layout)
+
+    def _distinct(self, together: Batch) -> Batch:
+        """Each punctuation of each sender once, of a sorted batch."""
+        first = first_of_each(together.groups.of_rows(), together.payload[0].to_numpy())
+        return together.take(first)
 
     def add(self, punctuated: pa.RecordBatch | None) -> None:
         """Punctuations that have come; those that are no later key are not stored."""
@@ -85,8 +104,7 @@ class ForwardedPunctuations(StateComponent):
             useful |= named[list(later)].all(axis=0) & ~np.delete(named, later, axis=0).any(axis=0)
         new = self.layout.batch([pa.array(hash_keys(columns)), *columns, by]).where(useful)
         together = concat(self.layout, [self.rows, new]).sorted()
-        first = first_of_each(together.groups.of_rows(), together.payload[0].to_numpy())
-        self.rows, self._checked_at = together.take(first), None
+        self.rows, self._checked_at = self._distinct(together), None
 
     def take(self, side: SortedRuns, evicted: int) -> list[Any] | None:
         """The punctuations to forward now, a column for each that may be named; they wait no longer.

@@ -64,8 +64,11 @@ class GroupBy(StateComponent):
     name = "groups"
     holds: Holds = "groups"
 
-    def __init__(self, grouping: Grouping, names: RunNames, policy: CompactionPolicy) -> None:
+    def __init__(
+        self, grouping: Grouping, names: RunNames, policy: CompactionPolicy, *, null_safe: bool = False
+    ) -> None:
         self.grouping = grouping
+        self._null_safe = null_safe  # a null key is a key
         self._keyed = Partials(KEYED, grouping, names, policy)
         self._unkeyed = Partials(UNKEYED, grouping, names, policy)
         self._unkeyed.by_hash = False
@@ -102,7 +105,7 @@ class GroupBy(StateComponent):
             return
         rows = concat(self.grouping.layout, self._pending)
         self._pending = []
-        has_key = valid(rows.keys)
+        has_key = np.ones(len(rows), np.bool_) if self._null_safe else valid(rows.keys)
         self._keyed.append(rows.where(has_key).sorted())
         self._unkeyed.append(rows.where(~has_key).sorted())
 

@@ -25,7 +25,17 @@ from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.forwarded_punctuations import punctuation_rows
 from streamjoin.join.row_intake import DecodedRows, RowIntake, offsets
-from streamjoin.punctuation import ANY, Constant, Enumeration, Pattern, Punctuation, Range, check, simplify
+from streamjoin.punctuation import (
+    ANY,
+    Constant,
+    Enumeration,
+    Null,
+    Pattern,
+    Punctuation,
+    Range,
+    check,
+    simplify,
+)
 from streamjoin.state.closed_keys import KeyPatterns
 
 Hash = Callable[[Sequence[Any]], Ints]
@@ -284,6 +294,8 @@ def _constants(pattern: Pattern) -> tuple[Any, ...] | None:
     """The values of a pattern that names single values, None for any other."""
     if isinstance(pattern, Constant):
         return (pattern.value,)
+    if isinstance(pattern, Null):
+        return (None,)
     return tuple(pattern.values) if isinstance(pattern, Enumeration) else None
 
 

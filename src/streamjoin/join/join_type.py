@@ -3,7 +3,8 @@
 A matched combination is a result of inner and outer joins. A tuple of a *preserved* input that
 took part in none leaves padded with nulls (or, for left anti, by itself) as soon as nothing can
 match it any more: its key has no partner left and never will, or its window has passed. A left
-semi or left anti join forgets a tuple of its left input at its first match.
+semi or left anti join forgets a tuple of its left input at its first match; a right one is the left one
+of the inputs in reverse.
 
 With more than two inputs, `left` keeps every tuple of the first input: it stands in complete
 results, or once, padded on all other inputs.
@@ -25,6 +26,7 @@ class JoinType:
     combinations: bool = True  # matched combinations are results
     first_match: bool = False  # a left tuple that has matched once is a result, and forgotten
     any_width: bool = False  # for more than two inputs
+    reversed: bool = False  # the operator takes the inputs in reverse order: its left one is declared last
 
     @property
     def forgets_matched(self) -> bool:
@@ -45,6 +47,8 @@ _TYPES = {
     "full": JoinType("full", preserved=(0, 1)),
     "left_semi": JoinType("left_semi", combinations=False, first_match=True),
     "left_anti": JoinType("left_anti", preserved=(0,), combinations=False),
+    "right_semi": JoinType("right_semi", combinations=False, first_match=True, reversed=True),
+    "right_anti": JoinType("right_anti", preserved=(0,), combinations=False, reversed=True),
 }
 _OTHER_NAMES = {  # as Spark spells them, without underscores
     "leftouter": "left",
@@ -55,6 +59,8 @@ _OTHER_NAMES = {  # as Spark spells them, without underscores
     "leftsemi": "left_semi",
     "anti": "left_anti",
     "leftanti": "left_anti",
+    "rightsemi": "right_semi",
+    "rightanti": "right_anti",
 }
 
 

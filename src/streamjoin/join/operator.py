@@ -10,13 +10,15 @@ Rules, for input i with stored tuples S_i, window W_i and watermark P_i:
   tuple of it that is not useless: nothing of it will match any more. Its tuples are purged,
   later arrivals are dropped;
 - a key is *finished* when it is spent and every preserved input is closed for it. It is propagated
-  once; no result for it ever follows.
+  once; no result for it ever follows;
+- where every input has a window, a key that i closed at its time c is *forgotten* when P_i > c and
+  P_m > c + W_i for every other m: what comes then is a new key.
 
 A tuple of a preserved input (outer and anti joins) that matched nothing leaves padded with nulls
 when it is evicted: useless, or its key spent.
 
 Punctuations act after the rows before them on their own input; watermarks act after the whole batch, and
-after them the punctuations that were scheduled for them.
+after them the punctuations that were scheduled for them; windows may evict while it is at work (`frontier`).
 Every public step leaves a state that can be stored and restored. Nothing here knows how it is
 run: rows and punctuations come in as `Arrivals`, results go out as `Output` elements.
 
@@ -28,7 +30,7 @@ compaction; a punctuation touches the rows of its key, a range the keys of the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,9 +40,11 @@ from streamjoin.join.admission import Violation, admit
 from streamjoin.join.arrival_order import Implied
 from streamjoin.join.arrivals import Arrivals, Positions
 from streamjoin.join.eviction import Eviction, NewlyClosed
+from streamjoin.join.frontier import WindowEviction
 from streamjoin.join.matches import Matches
 from streamjoin.join.operator_state import OperatorState
-from streamjoin.join.outputs import Output, Results, StateSize
+from streamjoin.join.outputs import FinishedPatterns, Output, Results, StateSize
+from streamjoin.join.pending_removal import come_again, pending_keys, remove_purged
 from streamjoin.join.probe import Find, Probe
 from streamjoin.join.propagation import forward
 from streamjoin.join.queues import InputQueue, Standing
@@ -48,8 +52,10 @@ from streamjoin.join.result_rows import passing
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.statistics.forecast import Outlook
 from streamjoin.join.statistics.monitor import Seen
+from streamjoin.join.strategies.declared import DriverStatistics
 from streamjoin.join.strategies.driver import Driver
-from streamjoin.state.closed_keys import KeyPatterns
+from streamjoin.join.strategies.purge import NoPurge
+from streamjoin.join.waiting_pool import Retrieved, WaitingPools
 from streamjoin.state.run import Hit
 
 
@@ -60,11 +66,14 @@ class StreamJoin:
         self.spec = spec
         self.state = state = OperatorState(spec)
         self.eviction = Eviction(state)
+        self.window_eviction = WindowEviction(self.eviction)
         # objects of the state, which are never replaced
         self.names, self.sides, self.closed_keys = state.names, state.sides, state.closed_keys
         self.groups, self.followers, self.calibration = state.groups, state.followers, state.calibration
         self.counters, self.deferred = state.counters.inputs, state.deferred
         self.selectivities = state.selectivities
+        self.driver_statistics = DriverStatistics.of(spec.strategies.driver, state.selectivities)
+        self.pools = WaitingPools()  # empty between batches
         self.turns = 0  # how often an input was chosen; not part of the state
 
     @property
@@ -104,37 +113,61 @@ class StreamJoin:
         if self.groups is None:
             yield from self._work(arrivals)
             return
-        yield from self.groups.over(self._work(arrivals))
+        wide: list[Output] = []  # may speak of null keys, whose groups are final after the others
+        for output in self.groups.over(self._work(arrivals)):
+            if isinstance(output, FinishedPatterns):
+                wide.append(output)
+            else:
+                yield output
         if all(self.closed_keys[i].ended for i in self.spec.how.preserved):
             yield from self.groups.finish_unkeyed()
+        yield from wide
         self.groups.end_batch()
 
     def _work(self, arrivals: dict[int, Arrivals]) -> Iterator[Output]:
         self.state.counters.step += 1
         self.names.begin(self.state.counters.step)
-        self.names.memory_manager.shrink(sum(2 * arrived.rows.nbytes for arrived in arrivals.values()))
+        if come_again(self.state, arrivals.values()):
+            remove_purged(self.state)
+        coming = sum(2 * arrived.rows.nbytes for arrived in arrivals.values())
+        yield from self._purge_before_spilling(coming)
+        self.names.memory_manager.shrink(coming)
         if self.deferred.active and not self.spec.defers:
             yield from self._join_deferred(blocked=True)
             self.deferred.stop(self.sides)
+        for i, arrived in arrivals.items():
+            self.state.watermarks.begin(i, arrived.latest_us)
         queues: list[InputQueue] = []
         rows = [counters.rows for counters in self.counters]
-        standing = Standing(self.sides, self.selectivities, self.results, rows)
+        known = self.driver_statistics
+        standing = Standing(self.sides, known.selectivities, self.results, rows, known.per_row)
         implied: dict[int, Implied] = {}
         for i, arrived in sorted(arrivals.items()):
             yield from self._admit(i, self._follow(i, arrived, implied), queues, standing)
         driver = self._driver(queues)
         previous = None
+        yield from self.window_eviction.begin(queues, arrivals)
         while waiting := [queue for queue in queues if not queue.done]:
             previous, quota = driver.choose(waiting, previous)
             queue = next(queue for queue in waiting if queue.input == previous)
             self.turns += 1
-            yield from self._turn(previous, *queue.take(quota))
+            yield from self._purge_before_spilling(2 * queue.rows.nbytes)
+            yield from self._turn(previous, Retrieved(*queue.take(quota)))
+            yield from self.window_eviction.advance()
+        self.window_eviction.end()
+        for i in self.pools.inputs():
+            yield from self._work_off(i, self.pools.with_waiting(i, self._nothing(i)))
         for i, closed in implied.items():
             yield from self.eviction.close(i, closed.keys, closed.patterns)
         yield from self.eviction.advance_watermarks(arrivals)
         yield from self.eviction.apply_scheduled()
         yield from self._join_deferred(blocked=not any(len(arrived.rows) for arrived in arrivals.values()))
-        yield from self.eviction.purge_due(idle=True, ended=all(self.state.watermarks.ended))
+        blocked = not any(arrived.brings for arrived in arrivals.values())
+        now = all(self.state.watermarks.ended) or (self.spec.purges_whole and blocked)
+        yield from self.eviction.purge_due(idle=True, ended=now)
+        yield from self._purge_before_spilling(0)
+        yield from self.eviction.settle()
+        self.eviction.forget_closed()
         yield from self.eviction.propagate_ranges()
         if self.spec.feeds_join:
             yield from forward(self.state)
@@ -145,10 +178,24 @@ class StreamJoin:
         self.selectivities.end_batch()
         self.names.memory_manager.shrink()
 
+    def _purge_before_spilling(self, spare_bytes: int) -> Iterator[Output]:
+        """Memory is full and punctuations wait: purge before runs are spilled (MJoin's third trigger)."""
+        manager = self.names.memory_manager
+        if isinstance(self.spec.strategies.purge, NoPurge) or not pending_keys(self.state):
+            return
+        if manager.limit_bytes is not None and manager.resident_bytes + spare_bytes > manager.limit_bytes:
+            yield from self.eviction.purge_due(idle=False, ended=True)
+            for side in self.sides:
+                side.drop_tombstoned()
+
     def _driver(self, queues: Sequence[InputQueue]) -> Driver:
         """The driver of this batch; a batch in which it lacks the selectivities it needs is counted."""
         driver = self.spec.strategies.driver
-        if getattr(driver, "needs_selectivities", False) and len(queues) > 1 and not self.selectivities.known:
+        if (
+            getattr(driver, "needs_selectivities", False)
+            and len(queues) > 1
+            and not self.driver_statistics.known
+        ):
             self.state.counters.fallbacks += 1
         for_batch = getattr(driver, "for_batch", None)
         return driver if for_batch is None or not queues else for_batch(queues)
@@ -177,6 +224,7 @@ class StreamJoin:
         admitted = admit(i, spec, arrived, self.closed_keys[i], late_before=late_before)
         counters.rows += len(arrived.rows) + arrived.null_keys
         counters.null_keys += arrived.null_keys
+        counters.control_rows_with_data += arrived.control_rows_with_data
         self.state.scheduled[i].add(arrived.scheduled, arrived.scheduled_patterns)
         self.state.forwarded[i].add(arrived.forwarded)
         for violation in admitted.violations:
@@ -192,9 +240,12 @@ class StreamJoin:
         patterns, patterns_at = self.state.partial_punctuations[i].fulfilled_patterns(
             arrived.patterns, arrived.patterns_at, self.closed_keys[i]
         )
+        rows = admitted.rows
+        if admitted.at is None and getattr(self.spec.strategies.driver, "by_time", False):
+            rows = rows.take(np.argsort(rows.time, kind="stable"))
         queue = InputQueue(
             i,
-            admitted.rows,
+            rows,
             admitted.at,
             keys,
             keys_at,
@@ -218,17 +269,40 @@ class StreamJoin:
         still = order[~np.repeat(self.closed_keys[i].closed(by_key), by_key.groups.count)]
         return keys.take(still), at.take(still)
 
-    def _turn(self, i: int, rows: Batch, keys: Batch, patterns: Sequence[KeyPatterns]) -> Iterator[Output]:
-        """Rows of input i and the punctuations behind them; rows that others wait for come first."""
-        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, rows))
+    def _turn(self, i: int, retrieved: Retrieved) -> Iterator[Output]:
+        """Rows of input i and the punctuations behind them; rows that others wait for come first, and the
+        rest waits until nothing is urgent.
+        """
+        order = self.spec.strategies.order
+        candidates = self.pools.with_waiting(i, retrieved)
+        urgent = order.urgent(lambda: self._awaited(i, candidates.rows))
+        if urgent is None:
+            yield from self._join(i, candidates.rows)
+            yield from self.eviction.close(i, candidates.keys, candidates.patterns)
+            return
+        new = len(candidates.rows) - len(retrieved.rows)
+        self.counters[i].reordered += int(np.count_nonzero(~urgent[new:]))
+        rest = yield from self._urgent_first(i, candidates, urgent)
+        self.pools.wait(i, rest)
+
+    def _urgent_first(self, i: int, retrieved: Retrieved, urgent: Mask) -> Generator[Output, None, Retrieved]:
+        """Join the urgent rows, close the keys that others wait for; returns the rest."""
+        awaited = self._awaited(i, retrieved.keys)
+        yield from self._join(i, retrieved.rows.where(urgent))
+        yield from self.eviction.close(i, retrieved.keys.where(awaited), ())
+        return Retrieved(retrieved.rows.where(~urgent), retrieved.keys.where(~awaited), retrieved.patterns)
+
+    def _work_off(self, i: int, waiting: Retrieved) -> Iterator[Output]:
+        """The queues are empty: what waited of input i is joined, urgent rows first."""
+        urgent = self.spec.strategies.order.urgent(lambda: self._awaited(i, waiting.rows))
         if urgent is not None:
-            self.counters[i].reordered += int(np.count_nonzero(~urgent))
-            awaited = self._awaited(i, keys)
-            yield from self._join(i, rows.where(urgent))
-            yield from self.eviction.close(i, keys.where(awaited), ())
-            rows, keys = rows.where(~urgent), keys.where(~awaited)
-        yield from self._join(i, rows)
-        yield from self.eviction.close(i, keys, patterns)
+            waiting = yield from self._urgent_first(i, waiting, urgent)
+        yield from self._join(i, waiting.rows)
+        yield from self.eviction.close(i, waiting.keys, waiting.patterns)
+
+    def _nothing(self, i: int) -> Retrieved:
+        layout = self.spec.inputs[i].layout
+        return Retrieved(layout.empty(), layout.keys_only.empty())
 
     def _awaited(self, i: int, rows: Batch) -> Mask:
         """For each row: has a punctuation closed its key on another input, but not yet on this one?"""
@@ -248,6 +322,42 @@ class StreamJoin:
         if len(arrived) == 0:
             return
         rows = arrived.sorted()
+        failing = None if self.spec.where is None else self.spec.where.failing(i, rows)
+        if failing is not None and failing.any():
+            yield from self._join_passing(i, rows.where(~failing))
+            yield from self._filter_out(i, rows.where(failing))
+        else:
+            yield from self._join_passing(i, rows)
+
+    def _drop_finished(self, i: int, rows: Batch) -> Generator[Output, None, Batch]:
+        """Rows of finished keys match nothing: they are not looked up (PWJoin section 4.4)."""
+        finished = self.state.propagated.contains(rows)
+        if not finished.any():
+            return rows
+        over = finished[rows.groups.of_rows()]
+        self.counters[i].not_stored += int(np.count_nonzero(over))
+        yield from self._pass_over(i, rows.where(over))
+        return rows.where(~over)
+
+    def _filter_out(self, i: int, rows: Batch) -> Iterator[Output]:
+        """Rows of input i that match nothing by a condition on it alone are not stored."""
+        self.counters[i].filtered += len(rows)
+        yield from self._pass_over(i, rows)
+
+    def _pass_over(self, i: int, rows: Batch) -> Iterator[Output]:
+        """Sorted rows of input i that match nothing and are not stored."""
+        if self.spec.monitored:
+            self.calibration.came(i, rows.hash, np.zeros(len(rows), np.bool_))
+        if i in self.spec.how.preserved:
+            yield from self.eviction.pad_unmatched(i, rows, np.arange(len(rows)))
+        if self.spec.inputs[i].unique:
+            yield from self.eviction.purge(rows.distinct_keys(), NewlyClosed(i, self.closed_keys[i].see))
+
+    def _join_passing(self, i: int, rows: Batch) -> Iterator[Output]:
+        """As `_join`, for sorted rows that passed the conditions on their input alone."""
+        rows = yield from self._drop_finished(i, rows)
+        if len(rows) == 0:
+            return
         turn = self.deferred.begin_turn()
         probe = self._probe(i, rows)
         matches = Matches(probe)
@@ -263,7 +373,7 @@ class StreamJoin:
         kept = rows.where(stored)
         self.counters[i].stored += len(kept)
         self.counters[i].expired += (lost := int(np.count_nonzero(expired)))
-        self.counters[i].dropped += len(rows) - len(kept) - lost
+        self.counters[i].not_stored += len(rows) - len(kept) - lost
         if i in self.spec.how.preserved:
             yield from self.eviction.pad_unmatched(i, rows, np.flatnonzero(~stored & ~matches.driving))
         flags = matches.driving[stored] if matches.driving.any() else None
@@ -333,7 +443,8 @@ class StreamJoin:
         """What the rows of a probe give, noting which tuples have matched."""
         others = self.state.others(probe.driver)
         how = self.spec.how
-        if how.forgets_matched and self.spec.where is None and not self.spec.windowed:
+        tested = self.spec.where is not None and self.spec.where.joined is not None
+        if how.forgets_matched and not tested and not self.spec.windowed:
             matches.note_keys(others[0])
         else:
             for frame in probe.frames():
@@ -392,10 +503,10 @@ class StreamJoin:
 
     def _past_window(self, i: int, other: int, rows: Batch) -> Mask:
         """Rows of input i for which every coming row of `other` lies outside the window."""
-        span = self.spec.inputs[i].span_us
+        span = self.spec.inputs[i].span_to(other)
         if span is None:
             return np.zeros(len(rows), np.bool_)
-        past: Mask = rows.bound < self.state.watermarks.current[other] - span
+        past: Mask = rows.bound < self.state.watermarks.passed[other] - span
         return past
 
     def _too_old(self, i: int, rows: Batch) -> Mask:

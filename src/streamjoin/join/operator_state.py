@@ -8,6 +8,7 @@ in it are never replaced, so both may keep references to them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from streamjoin.columnar.batch import NO_TIME
 from streamjoin.join.arrival_order import follower
@@ -44,22 +45,29 @@ class OperatorState:
         policy, layouts = spec.compaction, [one.layout for one in spec.inputs]
         numbered = list(enumerate(layouts))
         self.sides = [SortedRuns(f"s{i}", layout, names, policy) for i, layout in numbered]
-        self.closed_keys = [ClosedKeys(f"p{i}", layout, names, policy, i) for i, layout in numbered]
+        self.watermarks = watermarks = Watermarks(spec.inputs)
+        timed = spec.times_closed_keys
+        self.closed_keys = [
+            ClosedKeys(f"p{i}", layout, names, policy, i, partial(watermarks.latest, i) if timed else None)
+            for i, layout in numbered
+        ]
         self.partial_punctuations = [
             PartialPunctuations(f"q{i}", layout, names, spec.inputs[i].partitions, i)
             for i, layout in numbered
         ]
         self.scheduled = [ScheduledPunctuations(f"w{i}", layout, names, policy, i) for i, layout in numbered]
         self.forwarded = [ForwardedPunctuations(one, i) for i, one in enumerate(spec.inputs)]
-        self.propagated = PropagatedKeys(layouts[0], names, policy)
-        only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
-        self.range_propagation = (
-            RangePropagation(spec.key_types, only_end=only_end) if spec.feeds_join else None
+        self.propagated = PropagatedKeys(
+            layouts[0], names, policy, watermarks.latest_of_all if timed else None
         )
+        only_end = not spec.propagate or isinstance(spec.strategies.purge, NoPurge)
+        self.range_propagation = RangePropagation(spec.key_types, only_end=only_end, counted=spec.feeds_join)
         self.pending_purge = PendingPurge(layouts[0])
+        self.pending_removal = [PendingPurge(layouts[0], f"pending_removal {i}") for i, _ in numbered]
         self.deferred = DeferredMatches(memory_manager, active=spec.defers)
-        self.groups = None if spec.grouping is None else GroupBy(spec.grouping, names, policy)
-        self.watermarks = Watermarks(spec.inputs)
+        self.groups = (
+            None if spec.grouping is None else GroupBy(spec.grouping, names, policy, null_safe=spec.null_safe)
+        )
         self.counters = JoinCounters(len(spec.inputs))
         self.followers = [follower(one.arrival, one.layout, one.name) for one in spec.inputs]
         self.monitors = [Monitor(i) for i, _ in numbered]
@@ -76,6 +84,7 @@ class OperatorState:
             *self.scheduled,
             self.propagated,
             self.pending_purge,
+            *self.pending_removal,
             self.deferred,
             self.watermarks,
             self.counters,
@@ -83,8 +92,8 @@ class OperatorState:
             *self.monitors,
             self.calibration,
             self.selectivities,
+            self.range_propagation,
         ]
-        found += [] if self.range_propagation is None else [self.range_propagation]
         found += [] if self.groups is None else [self.groups]
         return found
 

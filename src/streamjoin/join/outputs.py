@@ -31,7 +31,7 @@ class FinishedKeys:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPatterns:
-    """Ranges, patterns or all keys for which no result follows; only for a join that feeds another."""
+    """Ranges, patterns or all keys for which no result follows in a later batch; each bucket says so."""
 
     patterns: tuple[KeyPatterns, ...]
 
@@ -45,7 +45,7 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class OutputWatermark:
-    """No result of a later batch has a time before this; only for a join that stamps its results."""
+    """No result of a later batch has a time before this; only for a join that another goes by."""
 
     time_us: int
 

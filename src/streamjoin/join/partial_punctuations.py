@@ -25,6 +25,7 @@ class PartialPunctuations(StateComponent):
     """Keys by the partitions that have sent them; each (key, partition) once."""
 
     holds: Holds = "punctuations"
+    by_sender = True
 
     def __init__(self, tag: str, layout: Layout, names: RunNames, partitions: int, number: int = 0) -> None:
         self.name, self.input = f"partial_punctuations {number}", number
@@ -57,6 +58,9 @@ class PartialPunctuations(StateComponent):
         """Patterns reach every bucket, in any order."""
         in_order = [{text: sorted(made) for text, made in sorted(part.items())} for part in parts]
         return agreed(self.name, in_order)
+
+    def refed(self, whole: Any, senders: int) -> Any:
+        return {}
 
     def forget(self, keys: Batch) -> None:
         """Keys (of a sorted batch) that are closed in another way."""

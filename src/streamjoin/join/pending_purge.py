@@ -13,6 +13,7 @@ import numpy as np
 
 from streamjoin.columnar.batch import Batch, Layout, Mask, concat
 from streamjoin.columnar.keys import checksum
+from streamjoin.state.closed_keys import KeyPatterns, pattern_mask
 from streamjoin.state.codec import decode_run, encode_run
 from streamjoin.state.component import HashRange, Holds, StateComponent
 from streamjoin.state.run import Run, match
@@ -21,11 +22,10 @@ from streamjoin.state.run import Run, match
 class PendingPurge(StateComponent):
     """Batches of keys in the order in which they were closed; none is empty."""
 
-    name = "pending_purge"
     holds: Holds = "pending"
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout.keys_only
+    def __init__(self, layout: Layout, name: str = "pending_purge") -> None:
+        self.layout, self.name = layout.keys_only, name
         self.batches: list[Batch] = []
 
     def __len__(self) -> int:
@@ -45,6 +45,24 @@ class PendingPurge(StateComponent):
         keys = concat(self.layout, self.batches).sorted().distinct_keys()
         self.batches = []
         return keys
+
+    def among(self, keys: Batch) -> Mask:
+        """Which keys of a sorted batch without repeats wait."""
+        waits: Mask = np.zeros(len(keys), np.bool_)
+        for batch in self.batches:
+            waits[match(keys, Run("pending", batch.sorted())).probe] = True
+        return waits
+
+    def take_matching(self, chosen: Sequence[KeyPatterns]) -> Batch:
+        """The distinct keys, sorted, that match one of these patterns; they wait no longer."""
+        if not chosen or not self.batches:
+            return self.layout.empty()
+        keys = self.take()
+        mask: Mask = np.zeros(len(keys), np.bool_)
+        for patterns in chosen:
+            mask |= pattern_mask(patterns, keys.keys)
+        self.add(keys.where(~mask))
+        return keys.where(mask)
 
     def discard(self, over: Batch) -> None:
         """Keys (sorted, distinct) that need no purge any more."""

@@ -1,4 +1,9 @@
-"""Predicate: a condition on the joined row, beside equal keys and windows (`where=`)."""
+"""Predicates: conditions on the joined row, beside equal keys and windows (`where=`).
+
+A condition is the AND of several. One that names columns of one input only is tested when a tuple of it
+arrives: a tuple that fails it can match nothing and is not stored; if its input is preserved it is emitted
+padded at once. Matched combinations are tested for what is left.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamjoin.columnar.batch import Ints
+from streamjoin.columnar.batch import Batch, Ints, Mask
 from streamjoin.errors import BadInput, InvalidJoin
 
 _ROW = "\0row"  # the number of a row while rows are filtered; no column has such a name
@@ -53,3 +58,29 @@ class Predicate:
         if "..." not in text:
             return text
         return f"{text} ({hashlib.blake2b(pickle.dumps(self.expression), digest_size=8).hexdigest()})"
+
+
+@dataclass(frozen=True)
+class Where:
+    """The condition of a join: as a whole, and as it is tested.
+
+    `alone` has for each input what its own tuples are tested for; `joined` is the rest. None: nothing.
+    """
+
+    whole: Predicate
+    says: str  # as it was given
+    alone: tuple[Predicate | None, ...]
+    joined: Predicate | None
+    own_keys: bool = False  # the columns of an input begin with its key
+    columns: tuple[str, ...] = ()  # that it names, of the joined row
+
+    def failing(self, number: int, rows: Batch) -> Mask | None:
+        """Which tuples of an input can match nothing; None where none is tested."""
+        own = self.alone[number]
+        if own is None:
+            return None
+        failing: Mask = np.ones(len(rows), np.bool_)
+        own_keys = rows.keys if self.own_keys else ()
+        columns = pa.RecordBatch.from_arrays([*rows.keys, *own_keys, *rows.payload], schema=own.joined)
+        failing[own.passing(columns)] = False
+        return failing

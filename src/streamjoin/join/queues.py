@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from streamjoin.columnar.batch import NO_TIME, Batch, Ints
 from streamjoin.join.arrivals import Positions
 from streamjoin.join.statistics.selectivity import Selectivities
+from streamjoin.join.watermarks import END_OF_TIME
 from streamjoin.state.closed_keys import KeyPatterns
 from streamjoin.state.sorted_runs import SortedRuns
 
@@ -26,6 +28,7 @@ class Standing:
     measured: Selectivities = field(default_factory=lambda: Selectivities(0))
     results: int = 0  # before this batch
     rows: Sequence[int] = ()  # of each input, before this batch
+    per_row: Mapping[int, float] | None = None  # results by row of each input, where they were declared
 
     @property
     def sizes(self) -> list[int]:
@@ -109,8 +112,22 @@ class InputQueue:
         return int(np.argmax(after)) if after.any() else self.rows_left
 
     @property
+    def earliest_left_us(self) -> int:
+        """The least event time of the rows that are left; without rows, after all times."""
+        return int(self._earliest[self._next_row]) if self.rows_left else END_OF_TIME
+
+    @cached_property
+    def _earliest(self) -> Ints:
+        """For each row the least event time of it and those behind it."""
+        if not self.rows.layout.timed:
+            return np.full(len(self.rows), NO_TIME, np.int64)
+        return np.minimum.accumulate(self.rows.time[::-1])[::-1]
+
+    @property
     def results_per_row(self) -> float | None:
-        """The selectivity of the stream: results over its rows, before this batch."""
+        """The selectivity of the stream: results over its rows, before this batch, or as declared."""
+        if self.standing.per_row is not None:
+            return self.standing.per_row.get(self.input)
         rows = self.standing.rows[self.input]
         return self.standing.results / rows if rows and self.standing.results else None
 

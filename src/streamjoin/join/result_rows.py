@@ -16,20 +16,20 @@ _NO_COLUMNS = pa.RecordBatch.from_arrays([], [])
 
 def passing(spec: JoinSpec, frame: list[Component]) -> tuple[list[Component], pa.RecordBatch]:
     """The combinations for which the join's condition holds, and their rows where those leave."""
-    where = spec.where
+    where = None if spec.where is None else spec.where.joined
     if where is None:
         return frame, _assembled(spec, frame) if spec.how.combinations else _NO_COLUMNS
-    rows = assemble(frame, where.joined)
+    rows = assemble(frame, where.joined, own_keys=spec.own_keys)
     chosen = where.passing(rows)
     if len(chosen) == rows.num_rows:
-        return frame, _shown(spec, rows)
-    return [(batch, numbers[chosen]) for batch, numbers in frame], _shown(spec, rows.take(pa.array(chosen)))
+        return frame, shown(spec, rows)
+    return [(batch, numbers[chosen]) for batch, numbers in frame], shown(spec, rows.take(pa.array(chosen)))
 
 
 def _assembled(spec: JoinSpec, frame: list[Component]) -> pa.RecordBatch:
     """Rows of the output, with their stamps where a join that follows goes by them."""
     if not spec.stamps:
-        return _shown(spec, assemble(frame, spec.output))
+        return shown(spec, assemble(frame, spec.output, own_keys=spec.own_keys))
     declared = [one.window_us for one in spec.inputs]
     times = [of.time[at] if of.layout.timed else None for of, at in frame]
     windows = [of.windows(at, window) for (of, at), window in zip(frame, declared, strict=True)]
@@ -37,6 +37,6 @@ def _assembled(spec: JoinSpec, frame: list[Component]) -> pa.RecordBatch:
     return assemble(frame, spec.output, stamps[: len(spec.stamps)])
 
 
-def _shown(spec: JoinSpec, rows: pa.RecordBatch) -> pa.RecordBatch:
+def shown(spec: JoinSpec, rows: pa.RecordBatch) -> pa.RecordBatch:
     """The columns that leave."""
     return rows if spec.shown is None or spec.grouping is not None else rows.select(list(spec.shown))

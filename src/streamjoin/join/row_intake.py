@@ -66,11 +66,12 @@ class RowIntake:
     arrival: Arrival | None = None
     keep_unkeyed: bool = False  # rows with null keys are results of their own
     monitored: bool = True
-    stamped: bool = False  # results of an upstream join, which sends their watermark
     unnamed_keys: tuple[int, ...] = ()  # key columns that punctuations do not name: wildcards there
     wildcards_for_key: tuple[str, ...] = ()  # see Stream
     wildcards_for_later: tuple[str, ...] = ()
+    null_safe: bool = False  # a null key is a key like any other
     forwarded: tuple[int, ...] = ()  # payload columns that punctuations name for a later operator
+    data_columns: tuple[int, ...] = ()  # payload columns in which a control row should have nothing
 
     @classmethod
     def of(cls, stream: Stream, layout: Layout, *, keep_unkeyed: bool, monitored: bool = True) -> RowIntake:
@@ -83,17 +84,18 @@ class RowIntake:
             stream.arrival,
             keep_unkeyed,
             monitored,
-            bool(stream.stamps),
             tuple(i for i, name in enumerate(stream.key) if name not in named),
             stream.wildcards_for_key,
             stream.wildcards_for_later,
+            stream.null_safe,
             tuple(stream.payload.index(name) for name in stream.forwarded),
+            _data_columns(stream),
         )
 
     def arrivals(self, given: DecodedRows) -> Arrivals:
         """One batch of the input, sorted out."""
         closing = None if self.source is None else self.source.closing_rows(given.read)
-        has_key = valid(given.keys)
+        has_key: Mask = np.ones(len(given.hashes), np.bool_) if self.null_safe else valid(given.keys)
         data: Mask = np.ones(len(has_key), np.bool_)
         if closing is not None and closing.data is not None:
             data = closing.data
@@ -103,18 +105,28 @@ class RowIntake:
         result = Arrivals(
             rows,
             self.layout.keys_only.empty(),
-            latest_us=None if self.stamped else latest_time(given.time, data),
+            latest_us=latest_time(given.time, data),
             null_keys=int(np.count_nonzero(data)) - len(chosen),
             unkeyed=everything.where(data & ~has_key) if self.keep_unkeyed else None,
             rows_at=None if given.at is None else given.at.take(chosen),
             order=look(rows) if self.monitored and self.arrival is None else None,
         )
+        if closing is not None and closing.data is not None:
+            with_data = self._has_data(given) & closing.closes & ~data
+            result = replace(result, control_rows_with_data=int(np.count_nonzero(with_data)))
         if closing is not None:  # a data row without a key closes nothing
             closes = np.flatnonzero(closing.closes & (has_key | ~data))
             result = self.with_punctuations(result, given, closes)
         if self.arrival is not None and result.rows_at is not None:
             result = with_share_summaries(self.arrival, result, result.rows_at)
         return result
+
+    def _has_data(self, given: DecodedRows) -> Mask:
+        """Which rows have a value in a column that a punctuation does not name."""
+        found: Mask = np.zeros(len(given.hashes), np.bool_)
+        for i in self.data_columns:
+            found |= valid([given.payload[i]])
+        return found
 
     def with_punctuations(
         self, result: Arrivals, given: DecodedRows, rows: Ints, *, null_is_wildcard: bool = False
@@ -126,9 +138,16 @@ class RowIntake:
             for i, key in enumerate(given.keys)
         ]
         result, rows = self._with_forwarded(result, given, keys, rows)
+        if not wildcards and not self.null_safe:
+            named = valid(keys)[rows]
+            if not named.all():
+                nameless = given.batch(self.layout).take(rows[~named])
+                result, rows = replace(result, null_punctuations=nameless), rows[named]
         if len(rows) == 0:
             return result
-        single, wide, patterns = sort_punctuations(keys, rows, self.stream, null_is_wildcard=wildcards)
+        single, wide, patterns = (
+            (rows, rows[:0], ()) if self.null_safe and not wildcards else sort_punctuations(keys, rows)
+        )
         picked = pa.array(single)
         return replace(
             result,
@@ -155,6 +174,19 @@ class RowIntake:
         return result, rows[on_key]
 
 
+def _data_columns(stream: Stream) -> tuple[int, ...]:
+    """The payload columns that tell a data row from a punctuation.
+
+    A punctuation may have an event time, so that column tells only where there is no other.
+    """
+    source = stream.punctuation
+    if source is None or source.ignores_data:
+        return ()
+    others = [name for name in stream.payload if name not in stream.punctuated_columns]
+    chosen = [name for name in others if name != stream.time] or others
+    return tuple(stream.payload.index(name) for name in chosen)
+
+
 def _any_named(given: DecodedRows, columns: Sequence[str], rows: Ints) -> Mask:
     """For which of the rows one of the columns has a value, not a wildcard."""
     mask: Mask = np.zeros(len(rows), np.bool_)
@@ -163,19 +195,12 @@ def _any_named(given: DecodedRows, columns: Sequence[str], rows: Ints) -> Mask:
     return mask
 
 
-def sort_punctuations(
-    keys: Sequence[Any], rows: Ints, name: str, *, null_is_wildcard: bool
-) -> tuple[Ints, Ints, tuple[KeyPatterns, ...]]:
+def sort_punctuations(keys: Sequence[Any], rows: Ints) -> tuple[Ints, Ints, tuple[KeyPatterns, ...]]:
     """Punctuation rows by what they close: single keys, or patterns (null = any value).
 
     Returns the rows that name a single key, the others, and the patterns of those.
     """
     whole = valid(keys)[rows]
-    if not whole.all() and not null_is_wildcard:
-        raise BadInput(
-            f"stream {name!r}: punctuation row {int(rows[~whole][0])} has a null key column; "
-            "give it a key, or declare marked(…, null_is_wildcard=True)"
-        )
     wide = rows[~whole]
     patterns = tuple(
         tuple(ANY if (value := key[row].as_py()) is None else Constant(value) for key in keys)

@@ -55,6 +55,8 @@ def split(arrivals: Arrivals, buckets: int, *, limit_bytes: int) -> Iterator[tup
             keys_at=None if keys_at is None else keys_at.slice(first, last),
             null_keys=arrivals.null_keys if bucket == 0 else 0,
             unkeyed=arrivals.unkeyed if bucket == 0 else None,
+            null_punctuations=arrivals.null_punctuations if bucket == 0 else None,
+            control_rows_with_data=arrivals.control_rows_with_data if bucket == 0 else 0,
             order=arrivals.order if bucket == 0 else None,
         )
         if scheduled is not None and later_cut is not None:
@@ -106,10 +108,12 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         values = pa.concat_arrays([track.values for track in tracks])
         return put(batch_bytes(pa.RecordBatch.from_arrays([values], ["k"])))
 
+    nameless = arrivals.null_punctuations
     header = {
         "rows": put_batch(arrivals.rows),
         "keys": put_batch(arrivals.keys),
         "unkeyed": None if arrivals.unkeyed is None else put_batch(arrivals.unkeyed),
+        "null_punctuations": None if nameless is None else put_batch(nameless),
         "rows_at": put_positions(arrivals.rows_at),
         "keys_at": put_positions(arrivals.keys_at),
         "patterns_at": put_positions(arrivals.patterns_at),
@@ -121,6 +125,7 @@ def to_bytes(arrivals: Arrivals) -> bytes:
         "latest": arrivals.latest_us,
         "own_watermarks": arrivals.watermark_us,
         "null_keys": arrivals.null_keys,
+        "control_rows_with_data": arrivals.control_rows_with_data,
         "order": None if arrivals.order is None else astuple(arrivals.order),
         "forwarded": put(None if arrivals.forwarded is None else batch_bytes(arrivals.forwarded)),
         "scheduled": None if arrivals.scheduled is None else put_batch(arrivals.scheduled),
@@ -166,6 +171,8 @@ def from_bytes(value: Any, layout: Layout) -> Arrivals:
         null_keys=header["null_keys"],
         order=None if header["order"] is None else Order(*header["order"]),
         unkeyed=None if header["unkeyed"] is None else batch("unkeyed", layout),
+        null_punctuations=None if header["null_punctuations"] is None else batch("null_punctuations", layout),
+        control_rows_with_data=header["control_rows_with_data"],
         rows_at=positions("rows_at"),
         keys_at=positions("keys_at"),
         patterns_at=positions("patterns_at"),
@@ -191,6 +198,7 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
     rows_at = _joined_positions([share.rows_at for share in shares])
     rows = concat(layout, [share.rows for share in shares])
     scheduled = [share.scheduled for share in shares if share.scheduled is not None]
+    nameless = [share.null_punctuations for share in shares if share.null_punctuations is not None]
     forwarded = [share.forwarded for share in shares if share.forwarded is not None]
     return Arrivals(
         rows if rows_at is not None else rows.sorted(in_runs=True),
@@ -201,6 +209,8 @@ def together(layout: Layout, shares: Sequence[Arrivals]) -> Arrivals:
         null_keys=sum(share.null_keys for share in shares),
         order=reduce(Order.and_then, [share.order for share in shares if share.order], Order()),
         unkeyed=concat(layout, [share.unkeyed for share in shares if share.unkeyed is not None]),
+        null_punctuations=concat(layout, nameless) if nameless else None,
+        control_rows_with_data=sum(share.control_rows_with_data for share in shares),
         rows_at=rows_at,
         keys_at=_joined_positions([share.keys_at for share in shares]),
         patterns_at=_joined_positions([share.patterns_at for share in shares]),

@@ -27,7 +27,8 @@ from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
-from streamjoin.local.join import LocalRun, StateSummary
+from streamjoin.local.join import LocalRun
+from streamjoin.local.summaries import StateSummary
 from streamjoin.plan.planner import Plan
 from streamjoin.punctuation import ANY, Punctuation
 from streamjoin.state.closed_keys import KeyPatterns, is_everything
@@ -134,8 +135,10 @@ class ChainRun(LocalRun):
     def _propagated(self, i: int, table: pa.Table) -> Arrivals:
         """Results and punctuations of a lower join as arrivals of the input they are."""
         below, intake, key_positions = self._below[i], self._intakes[i], self._inner[i].key_positions
-        finished, wide, forwarded = below._finished, below._finished_patterns, below._forwarded
-        below._finished, below._finished_patterns, below._forwarded = [], [], []
+        said, forwarded = below._finished, below._forwarded
+        below._finished, below._forwarded = [], []
+        finished = [one for one in said if isinstance(one, Batch)]
+        wide = [patterns for one in said if not isinstance(one, Batch) for patterns in one]
         found = replace(intake.arrivals(table), watermark_us=below._watermark)
         if forwarded:
             tables = map(_as_table, forwarded)

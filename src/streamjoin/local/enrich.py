@@ -124,8 +124,9 @@ class EnrichRun:
     def refresh(self, *tables: Table) -> pa.Table:
         """Look at the sources again; where one has a new version it is staged, and used from now on.
 
-        Rows that wait finish with the version they began with; those in the waiting room are tried with
-        the new one. A table declared anew, by its name, says where else to look or which label it has.
+        Returns result rows, as `push` does: a refresh is a batch without new rows. Rows that wait finish with
+        the version they began with; those in the waiting room are tried with the new one, and leave where it
+        has their key. A table declared anew, by its name, says where else to look or which label it has.
         """
         self._refuse_unfinished()
         anew = {table.name: table for table in tables}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
+from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.join.admission import Violation
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.intake import Hash, Intake
+from streamjoin.join.notices import DataInControlRow, Notices, about_control_rows
 from streamjoin.join.operator import StreamJoin
 from streamjoin.join.outputs import (
     FinishedKeys,
@@ -29,55 +31,23 @@ from streamjoin.join.outputs import (
     OutputWatermark,
     Results,
 )
+from streamjoin.join.persistence.restart import moved
 from streamjoin.join.persistence.snapshot import from_bytes, to_bytes
 from streamjoin.join.propagation import punctuations_of
 from streamjoin.join.scheduled_intake import ScheduledIntake
+from streamjoin.local.statistics import Gatherer
+from streamjoin.local.summaries import ExpectedOutput, Selectivity, StateForecast, StateSummary
 from streamjoin.plan.advice import advice
 from streamjoin.plan.bounds import UnboundedState, warning_text
 from streamjoin.plan.group_by import never_final
 from streamjoin.plan.planner import Plan
-from streamjoin.punctuation import ANY, Punctuation, pattern
+from streamjoin.punctuation import ANY, NULL, Punctuation, pattern
 from streamjoin.state.closed_keys import KeyPatterns
-from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode
+from streamjoin.state.codec import batch_bytes, decode, decode_batch, encode, in_layout
 from streamjoin.state.stores import SpillFolder
 
 _RUN = b"SJLR"
-
-
-@dataclass(frozen=True, slots=True)
-class StateForecast:
-    """The state size that the cost model predicts for now, from what was measured up to eight steps before:
-    tuples by input, closed keys, and bytes of all runs.
-    """
-
-    rows: Mapping[str, float]
-    closed_keys: float
-    nbytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class StateSummary:
-    """The state size of a run.
-
-    `rows`: live tuples by input. `closed_keys`: keys and punctuations it stores. `deferred`: closed keys
-    whose purge is deferred, and rows with deferred matches. `nbytes`: bytes of all runs; `resident_bytes`: of
-    those in memory. `groups`: partial rows of groups that are not final yet.
-
-    >>> StateSummary({"news": 0, "access": 0}, closed_keys=0, deferred=0, nbytes=0, resident_bytes=0).empty
-    True
-    """
-
-    rows: Mapping[str, int]
-    closed_keys: int
-    deferred: int
-    nbytes: int
-    resident_bytes: int
-    groups: int = 0
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no tuple, closed key, deferred work or group."""
-        return not any(self.rows.values()) and self.closed_keys == self.deferred == self.groups == 0
+Wide = tuple[KeyPatterns, ...]  # ranges and patterns that were propagated together
 
 
 class LocalRun:
@@ -112,17 +82,18 @@ class LocalRun:
             for stream, spec in zip(plan.streams, plan.spec.inputs, strict=True)
             if stream.control is not None
         }
-        self._finished: list[Batch] = []
-        self._finished_patterns: list[KeyPatterns] = []  # taken at once by the next join of a chain
-        self._forwarded: list[pa.RecordBatch] = []  # likewise
+        self._finished: list[Batch | Wide] = []
+        self._forwarded: list[pa.RecordBatch] = []  # taken at once by the next join of a chain
         self._watermark: int | None = None
         self._violations: list[Violation] = []
+        self._notices = Notices()
         self._unfinished = False
+        self._gatherer: Gatherer | None = None
         self._spilled = None if plan.spec.memory_share is None else SpillFolder()
-        if isinstance(plan.options.where, str):
+        if plan.filter_on_spark is not None:
             raise InvalidJoin(
-                f"where={plan.options.where!r} is SQL, which needs Spark; give a pyarrow expression such as "
-                'pc.field("price") > 10'
+                f"where={plan.filter_on_spark!r} can be tested by Spark only; give a pyarrow expression "
+                'such as pc.field("price") > 10, or simpler SQL'
             )
         if snapshot is None:
             text = warning_text(plan.bounds)
@@ -175,15 +146,20 @@ class LocalRun:
         return self._names
 
     def _read(self, rows: Mapping[str, Any]) -> dict[int, Arrivals]:
-        return {
+        found = {
             (i := self._number(stream)): self._intakes[i].arrivals(table) for stream, table in rows.items()
         }
+        for i, arrived in found.items():
+            source, name = self.plan.streams[i].punctuation, self._names[i]
+            if source is not None and arrived.control_rows_with_data and self._notices.first(name):
+                warnings.warn(about_control_rows(name, source), DataInControlRow, stacklevel=5)
+        return found
 
     def punctuate(self, stream: str, punctuation: Punctuation | None = None, /, **patterns: Any) -> pa.Table:
         """A punctuation: no more rows of `stream` whose key matches will come.
 
-        A value, a list, `sj.between(low, high)` or `sj.ANY` for every key column; or a
-        `Punctuation` over all columns, which closes keys only if all others are wildcards.
+        A value, a list, `sj.between(low, high)` or `sj.ANY` for every key column, where keys are null-safe
+        also None; or a `Punctuation` over all columns, which closes keys only if all others are wildcards.
         """
         i = self._number(stream)
         keys = self.plan.streams[i].punctuated_columns
@@ -197,7 +173,9 @@ class LocalRun:
                 f"name every key column ({', '.join(keys)}), sj.ANY where any value is meant"
             )
         else:
-            given = [pattern(patterns[name]) for name in keys]
+            null_safe = self.plan.spec.null_safe
+            values = [patterns[name] for name in keys]
+            given = [NULL if null_safe and value is None else pattern(value) for value in values]
         return self._process({i: self._intakes[i].from_patterns(given)})
 
     def control(self, stream: str, punctuations: pa.Table | pa.RecordBatch) -> pa.Table:
@@ -244,8 +222,15 @@ class LocalRun:
     # Queries
 
     def punctuations(self) -> list[Punctuation]:
-        """Punctuations on the key columns emitted since last asked, in the order of emission."""
-        found = [one for keys in self._finished for one in punctuations_of(keys.keys)]
+        """Punctuations on the key columns emitted since last asked, in the order of emission.
+
+        Of single keys that the join has known, and of ranges and patterns that every input has closed.
+        """
+        found = [
+            one
+            for said in self._finished
+            for one in (punctuations_of(said.keys) if isinstance(said, Batch) else map(Punctuation, said))
+        ]
         self._finished = []
         return found
 
@@ -291,6 +276,45 @@ class LocalRun:
         rows = dict(zip(self._names, model.predicted(), strict=True))
         return StateForecast(rows, model.predicted_closed_keys(), model.predicted_bytes())
 
+    def selectivities(self) -> list[Selectivity]:
+        """The share of the combinations of each two or more inputs that join, as measured lately and as
+        declared at the driver.
+        """
+        measured, declared = self.join.selectivities, self.join.driver_statistics.selectivities
+        numbers = range(len(self._names))
+        sets = [each for size in numbers[2:] for each in combinations(numbers, size)] + [tuple(numbers)]
+        return [
+            Selectivity(
+                tuple(self._names[i] for i in each),
+                measured.of(each),
+                None if declared is measured else declared.of(each),
+            )
+            for each in sets
+        ]
+
+    def expected_output(self, rows: Mapping[str, int]) -> dict[str, ExpectedOutput]:
+        """Equation 1 of the paper on the adaptive driver: the results that a buffer of so many `rows` of each
+        input would give now, |buffer| x selectivity of the join x stored tuples of all others.
+
+        >>> import pyarrow as pa
+        >>> import streamjoin as sj
+        >>> a, b = (sj.stream(pa.schema({"k": pa.int64()}), name=n, key="k", unique=True) for n in "ab")
+        >>> run = sj.join(a, b, driver=sj.InitialOutput(selectivities={("a", "b"): 0.01})).local()
+        >>> run.push("a", pa.table({"k": list(range(200))})).num_rows
+        0
+        >>> run.expected_output({"a": 10, "b": 30})["b"].declared  # 30 x 0.01 x 200
+        60.0
+        """
+        sizes = [side.live_rows for side in self.join.sides]
+        measured, declared = self.join.selectivities, self.join.driver_statistics.selectivities
+        return {
+            name: ExpectedOutput(
+                measured.output(self._number(name), count, sizes),
+                None if declared is measured else declared.output(self._number(name), count, sizes),
+            )
+            for name, count in rows.items()
+        }
+
     def advice(self) -> list[str]:
         """Sentences on declarations that the data violates, declarations that it would satisfy, and a state
         that is not as predicted.
@@ -306,15 +330,33 @@ class LocalRun:
         """Many keys at once in the operator's columnar form, one array per key column."""
         return self._intakes[self._number(stream)].key_batch(columns)
 
+    def gather(self, *, every: int = 1) -> Gatherer:
+        """Sample state and counters now and after every so many steps, from now on: a table and a picture.
+
+        >>> import pyarrow as pa
+        >>> import streamjoin as sj
+        >>> a, b = (sj.stream(pa.schema({"k": pa.int64()}), name=n, key="k", unique=True) for n in "ab")
+        >>> run = sj.join(a, b).local()
+        >>> statistics = run.gather(every=2)
+        >>> for key in range(4):
+        ...     _ = run.push("a", pa.table({"k": [key]}))
+        >>> statistics.table().select(["step", "a_state_rows", "results"]).to_pylist()[1:]
+        [{'step': 2, 'a_state_rows': 2, 'results': 0}, {'step': 4, 'a_state_rows': 4, 'results': 0}]
+        """
+        self._gatherer = Gatherer(every)
+        self._gatherer.sample(self.state(), self.counters())
+        return self._gatherer
+
     def snapshot(self) -> bytes:
         """The whole run as bytes; give them to `joined.local(snapshot=…)` to go on."""
         self._refuse_unfinished()
         parts: list[Any] = [to_bytes(self.join)]
-        parts += [batch_bytes(keys.data) for keys in self._finished]
+        parts += [batch_bytes(said.data) for said in self._finished if isinstance(said, Batch)]
         parts += [batch_bytes(violation.rows.data) for violation in self._violations]
         header = {
+            "columns": self.plan.spec.identity()["columns"],
             "arrived": [intake.arrived for intake in self._intakes],
-            "finished": len(self._finished),
+            "finished": [None if isinstance(said, Batch) else _texts(said) for said in self._finished],
             "violations": [[one.input, one.reason, one.kept] for one in self._violations],
         }
         return encode(_RUN, header, parts)
@@ -326,9 +368,17 @@ class LocalRun:
         for intake, arrived in zip(self._intakes, header["arrived"], strict=True):
             intake.arrived = arrived
         keys_only = self.plan.spec.inputs[0].layout.keys_only
-        self._finished = [Batch(keys_only, next(batches)) for _ in range(header["finished"])]
+        types = keys_only.key_types
+        self._finished = [
+            in_layout(next(batches), keys_only)
+            if texts is None
+            else tuple(Punctuation.parse(text, types).patterns for text in texts)
+            for texts in header["finished"]
+        ]
+        now = self.plan.spec.identity()["columns"]
+        places = [moved(header["columns"][name], now[name]) for name in self._names]
         self._violations = [
-            Violation(i, reason, Batch(self.plan.spec.inputs[i].layout, next(batches)), kept)
+            Violation(i, reason, in_layout(next(batches), self.plan.spec.inputs[i].layout, places[i]), kept)
             for i, reason, kept in header["violations"]
         ]
 
@@ -349,12 +399,14 @@ class LocalRun:
 
     def _produced(self, arrivals: dict[int, Any]) -> Iterator[pa.Table]:
         """Process one batch; results as they are made."""
-        for rows in self._sorted_out(self.join.process(arrivals)):
+        for rows in self._sorted_out(self._notices.watched(self.plan.spec, self.join.process(arrivals))):
             yield pa.Table.from_batches([rows], self.plan.spec.emits)
         self._unfinished = False
         if self._spilled is not None:
             runs = (run for side in self.join.state.sorted_runs() for run in side.runs)
             self._spilled.files.keep_only({run.stored_as for run in runs})
+        if self._gatherer is not None and self._gatherer.due():
+            self._gatherer.sample(self.state(), self.counters())
 
     def _refuse_unfinished(self) -> None:
         if self._unfinished:
@@ -370,10 +422,14 @@ class LocalRun:
             elif isinstance(output, FinishedKeys):
                 self._finished.append(output.keys)
             elif isinstance(output, FinishedPatterns):
-                self._finished_patterns += output.patterns
+                self._finished.append(output.patterns)
             elif isinstance(output, Forwarded):
                 self._forwarded.append(output.punctuations)
             elif isinstance(output, OutputWatermark):
                 self._watermark = output.time_us
             else:
                 self._violations.append(output)
+
+
+def _texts(wide: Wide) -> list[str]:
+    return [Punctuation(patterns).text() for patterns in wide]

@@ -8,18 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from streamjoin.declare.durations import duration_text
 from streamjoin.declare.stream import Stream
+from streamjoin.join.notices import SAID
 
 ENOUGH_KEYS = 64  # sampled before any advice on them
 ENOUGH_ROWS = 200
 STAYS = 0.05  # a share of the tuples that is worth a sentence
 NARROW = 16  # the widest slack that is worth a declaration
-
-_BROKEN = {
-    "late": "came later than the declared lateness allows",
-    "duplicate_key": "repeat a key that is declared unique",
-    "after_punctuation": "came after a punctuation that closed their key",
-    "null_time": "have no event time",
-}
 
 
 def advice(streams: Sequence[Stream], figures: Mapping[str, int]) -> list[str]:
@@ -47,9 +41,15 @@ def _fell_back(figures: Mapping[str, int]) -> list[str]:
 def _broken(stream: Stream, figures: Mapping[str, int]) -> list[str]:
     found = [
         f"{stream.name}: {rows:,} rows {what} ({reason})"
-        for reason, what in _BROKEN.items()
+        for reason, what in SAID.items()
         if (rows := figures.get(f"{stream.name}_{reason}", 0))
     ]
+    lost = figures.get(f"{stream.name}_control_rows_with_data", 0)
+    if lost and stream.punctuation is not None:
+        declared = stream.punctuation.declared
+        said = f"{lost:,} rows that are punctuations by {declared} have data, which is never joined"
+        instead = stream.punctuation.instead.rstrip(". ")
+        found.append(f"{stream.name}: {said} (control_rows_with_data){'. ' if instead else ''}{instead}")
     if stream.arrival is not None:
         widest, slack = figures.get(f"{stream.name}_arrival_slack", 0), stream.arrival.slack
         verdict = "kept" if widest <= slack else "broken"

@@ -5,13 +5,16 @@ A tuple of input i can be evicted when every other input has closed its key or h
 window. So its tuples are bounded by a window on i itself, or when every other input has some way
 to close keys; failing both, by a ttl on i, which loses tuples.
 
+A closed key of input i is remembered until every other input has closed it too, or, where every input has a
+window, until the watermarks are past all that its tuples could match.
+
 Advice is ordered by what it costs: a way to close keys loses no result, keeps the least state and also
 finishes keys; a window changes the query; a ttl loses results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamjoin.declare.durations import duration_text
@@ -83,8 +86,18 @@ def finishing_join(stream: Stream) -> UpstreamJoin | None:
     return upstream if upstream.key_positions is not None and upstream.finishes_keys else None
 
 
-def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
-    """The verdict for every input; where nothing `purges`, punctuations evict no tuple."""
+def check(
+    streams: Sequence[Stream],
+    ranges_us: Sequence[Sequence[int | None]] = (),
+    *,
+    purges: bool = True,
+    forgets: bool = False,
+) -> list[Bound]:
+    """The verdict for every input; where nothing `purges`, punctuations evict no tuple.
+
+    `ranges_us` has for each input and other input what conditions on their event times say. `forgets`:
+    watermarks let closed keys go.
+    """
     if not purges and any(map(closes_keys, streams)):
         stripped = [
             replace(stream, unique=False, arrival=None, uses_punctuations=False) for stream in streams
@@ -92,30 +105,29 @@ def check(streams: Sequence[Stream], *, purges: bool = True) -> list[Bound]:
         would = "a purge= that applies punctuations, so that what is declared evicts tuples"
         return [
             bound if bound.tuples else replace(bound, advice=(would, *bound.advice))
-            for bound in check(stripped)
+            for bound in check(stripped, ranges_us, forgets=forgets)
         ]
-    return [_bound(stream, [other for other in streams if other is not stream]) for stream in streams]
+    found = []
+    for i, stream in enumerate(streams):
+        ranges = ranges_us[i] if ranges_us else (None,) * len(streams)
+        spans = {other.name: span for other, span in zip(streams, ranges, strict=True) if span is not None}
+        others = [other for other in streams if other is not stream]
+        found.append(_bound(stream, others, spans, forgets=forgets))
+    return found
 
 
-def _bound(stream: Stream, others: list[Stream]) -> Bound:
+def _bound(stream: Stream, others: list[Stream], spans: Mapping[str, int], *, forgets: bool) -> Bound:
+    """`spans`: by other input, how much later than a tuple's its matches may be."""
     open_ended = [other for other in others if closes_keys(other) is None]
-    kept_whole = stream.window_us is not None or not open_ended
-    why = [*_evicts_tuples(stream, others), *_keeps_punctuations(stream)]
+    kept_whole = stream.window_us is not None or all(other.name in spans for other in open_ended)
+    why = [*_evicts_tuples(stream, others), *_evicted_by_range(spans), *_keeps_punctuations(stream)]
     loses = None
     if stream.ttl_us is not None:
         reason, loses = _ttl(stream, bounded=kept_whole)
         why.append(reason)
     tuples = kept_whole or stream.ttl_us is not None
-    closed_keys = closes_keys(stream) is None or not open_ended
-    if not closed_keys:
-        waits = " and ".join(other.name for other in open_ended)
-        close = "closes" if len(open_ended) == 1 else "close"
-        why.append(
-            Reason(
-                f"closed keys of {stream.name} are remembered until {waits} {close} them too, "
-                "which nothing declares"
-            )
-        )
+    closed_keys = closes_keys(stream) is None or not open_ended or forgets
+    why += _forgets_closed_keys(stream, others, open_ended, forgets=forgets)
     advice: list[str] = []
     if not tuples:
         advice = [*_how_keys_end(open_ended), *_last_resorts(stream)]
@@ -125,8 +137,30 @@ def _bound(stream: Stream, others: list[Stream]) -> Bound:
             _how_keys_of_end(other) if _below(other) else f"punctuation= or arrival= on {other.name}"
             for other in open_ended
         ]
+        if stream.window_us is not None:
+            ways += [f"window= on {other.name}" for other in others if other.window_us is None]
         advice = [f"{way}, {forgotten}" for way in ways]
     return Bound(stream.name, tuples, closed_keys, tuple(why), tuple(advice), loses)
+
+
+def _forgets_closed_keys(
+    stream: Stream, others: list[Stream], open_ended: list[Stream], *, forgets: bool
+) -> list[Reason]:
+    """How long the keys that an input has closed are remembered."""
+    if closes_keys(stream) is None:
+        return []
+    remembered = f"closed keys of {stream.name} are remembered"
+    if forgets:
+        names = " and ".join(one.name for one in (stream, *others))
+        past = "until event time is past what they could match"
+        return [Reason(f"{remembered} {past}", f"event time moves on {names}")]
+    if not open_ended and all(one.window_us is None for one in (stream, *others)):
+        return []  # as long as its tuples are, which is said already
+    waits = " and ".join(other.name for other in open_ended or others)
+    until = f"{remembered} until {waits} {'close' if ' and ' in waits else 'closes'} them too"
+    if open_ended:
+        return [Reason(f"{until}, which nothing declares")]
+    return [Reason(until, f"every key that {stream.name} closes is closed there")]
 
 
 def _evicts_tuples(stream: Stream, others: list[Stream]) -> list[Reason]:
@@ -142,6 +176,17 @@ def _evicts_tuples(stream: Stream, others: list[Stream]) -> list[Reason]:
         way = closes_keys(other)
         if way is not None:
             found.append(Reason(f"its tuples are purged by {way}", _assumed(stream, other)))
+    return found
+
+
+def _evicted_by_range(spans: Mapping[str, int]) -> list[Reason]:
+    found = []
+    for other, span in spans.items():
+        far = (
+            f"at most {duration_text(span)} later" if span >= 0 else f"{duration_text(-span)} earlier or more"
+        )
+        says = f"where= evicts tuples: they match only rows of {other} that are {far}"
+        found.append(Reason(says, f"event time moves on {other}"))
     return found
 
 

@@ -3,6 +3,11 @@
 The rows of such a stream are the join's results. If its key is the join's key, the join's punctuations
 are punctuations of the stream: no result for a finished key follows. If it has another key they do not
 apply, and only the join's end is propagated, which closes every key.
+
+If its time is the time of one of the join's inputs, whose tuples a window evicts, the join sends a watermark
+for it in every batch: results with a stored or padded tuple come as late as that tuple was evicted, which is
+no fixed lateness. Worked number: the input is at 100 with a window of 10, another at 60: no later result has
+a time before 50.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from typing import Any
 
 from streamjoin.declare.punctuation_source import PunctuationSource
 from streamjoin.declare.stream import Stream
-from streamjoin.declare.upstream import UpstreamJoin
+from streamjoin.declare.upstream import UpstreamJoin, UpstreamTime
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.strategies.purge import NoPurge
@@ -25,7 +30,8 @@ def upstream_of(
 ) -> UpstreamJoin:
     """The upstream join of the stream `name` with this key, which is its result."""
     spec: JoinSpec = plan.spec
-    own = spec.propagate and sorted(key) == sorted(spec.key_names)
+    # a null in a propagated punctuation is a wildcard, so a key that may be null is not propagated
+    own = spec.propagate and sorted(key) == sorted(spec.key_names) and not plan.options.null_safe
     if own and declared["punctuation"] is not None:
         raise InvalidJoin(
             f"stream {name!r} takes over the punctuations of join {spec.name!r}, whose key it has; leave out "
@@ -47,6 +53,47 @@ def upstream_of(
     return UpstreamJoin(
         spec.name, key_positions, _finishes_keys(plan.streams, spec, plan.bounds), buckets, plan
     )
+
+
+def upstream_time(plan: Any, name: str, time: str | None, lateness_us: int | None) -> UpstreamTime | None:
+    """Whose event time a stream of a join's results goes by; None where it is no input's.
+
+    A time that is null in padded rows is refused.
+    """
+    spec: JoinSpec = plan.spec
+    if time is None or spec.grouping is not None or time not in spec.output.names:
+        return None
+    place, preserved = spec.output.names.index(time), set(spec.how.preserved)
+    emitted = len(spec.inputs) if spec.how.combinations else 1
+    number = next((i for i in reversed(range(emitted)) if place >= spec.first_column(i)), None)
+    if number is None or place < len(spec.key_types):
+        return None
+    stream, one = plan.streams[number], spec.inputs[number]
+    if spec.how.combinations and preserved - {number}:
+        kept = [plan.streams[i].name for i in preserved]
+        instead = f"the time of {kept[0]}" if len(kept) == 1 else "that of the left input of a left join"
+        raise InvalidJoin(
+            f"stream {name!r}: time={time!r} comes from {stream.name}, and is null where join {spec.name!r} "
+            f"({plan.options.how}) has no row of it; give {instead}, or leave out time="
+        )
+    payload = dict(zip(spec.payload_names(number), stream.payload, strict=True))
+    if stream.time is None or payload.get(time) != stream.time:
+        return None
+    others = [m for m in range(len(spec.inputs)) if m != number]
+    known = all(one.reach_to(m) is not None for m in others)
+    return UpstreamTime(number, stream.name, known, bool(preserved), lateness_us if known else None)
+
+
+def check_window_above(stream: Stream, upstream: UpstreamJoin, windowed: str) -> None:
+    """Refuse a window over results that may come at any time after the tuples they are made of."""
+    time = upstream.time
+    if time is not None and time.pads and not time.watermark:
+        raise InvalidJoin(
+            f"{windowed} has a window, and {stream.name} goes by {stream.time}, the time of {time.input} in "
+            f"join {upstream.join!r}: without a window on {time.input} its rows may leave padded at any "
+            f"time, and no lateness is enough; add window= to {time.input}, with time= "
+            f"and lateness= on every input of join {upstream.join!r}"
+        )
 
 
 def _finishes_keys(streams: Sequence[Stream], spec: JoinSpec, bounds: Sequence[Bound]) -> bool:

@@ -8,7 +8,8 @@ passed:
 
     life = max over m of min(closed_m - u, W_i + lateness_m), at most ttl_i + lateness_i, at least 0
     tuples stored = rows per second x mean life        (Little's law)
-    closed keys of m = keys per second x mean time from m's punctuation to that of the last input
+    closed keys of m = keys per second x mean time from m's punctuation to that of the last input, at most
+                       W_m + the greatest lateness where every input has a window
 
 The means are taken over a few thousand keys drawn evenly, the same ones each time. Worked number: 10 auctions
 a second, bids for 100 to 300 s: an auction is needed for 200 s on average, so 2,000 are stored; each bid
@@ -39,7 +40,7 @@ from streamjoin.plan.planner import Plan
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Span: TypeAlias = Duration | tuple[Duration, Duration]
-_MOST = 1e15  # of any number that is expected: above, or not a number, is a mistake
+MOST = 1e15  # of any number that is expected: above, or not a number, is a mistake
 _KEYS = 8192  # drawn for the means: about 1 % of noise
 _TEXT_BYTES = 20  # of a text or list: its offset, and a guess at its length
 
@@ -57,7 +58,11 @@ def equation_1(*, rate: float, window: float, closed_keys: float, elapsed: float
     >>> equation_1(rate=1000, window=5, closed_keys=10, elapsed=60, keys=600)
     0.0
 
-    The join stores about 2,600 tuples of B on average there.
+    The join stores about 2,600 tuples of B on average there. Where the keys of B are of a given number and
+    uniform, as the paper assumes, time matters: 160 keys and 2 punctuations a second, after 20 s and 40 s:
+
+    >>> [equation_1(rate=1000, window=5, closed_keys=2, elapsed=t, keys=160) for t in (20, 40)]
+    [3750.0, 2500.0]
     """
     return rate * window * (1 - closed_keys * elapsed / keys)
 
@@ -70,7 +75,8 @@ class Rate:
     a key begins, on any input, its first row comes here. Both may be a pair, (shortest, longest).
     `punctuation_delay`: from the last row of a key to the punctuation that closes it. `punctuated`: the share
     of the keys that this input ever closes; for a unique input, that ever come. `row_bytes`: of one tuple,
-    else guessed from the columns.
+    else guessed from the columns. `keys`: how many distinct keys its rows have, all told, for equation 1 of
+    PWJoin; without it, new keys come for ever.
     """
 
     rows_per_second: float
@@ -80,8 +86,11 @@ class Rate:
     punctuation_delay: Duration = "0 seconds"
     punctuated: float = 1.0
     row_bytes: float | None = None
+    keys: float | None = None
 
     def __post_init__(self) -> None:
+        if self.keys is not None and not (_is_number(self.keys) and self.keys > 0):
+            raise InvalidJoin(f"{self!r}: give keys above 0, or leave it out")
         size = 1.0 if self.row_bytes is None else self.row_bytes
         if not all(map(_is_number, (self.rows_per_second, self.rows_per_key, self.punctuated, size))):
             raise InvalidJoin(
@@ -108,13 +117,19 @@ class Rate:
     def delay_s(self) -> float:
         return _seconds(self.punctuation_delay, "punctuation_delay")[0]
 
+    def distinct_keys(self, elapsed: float) -> float:
+        """Keys that have come so far: NK of equation 1."""
+        if self.keys is None:
+            return self.keys_per_second * elapsed
+        return min(self.keys, self.rows_per_second * elapsed)
+
     @property
     def keys_per_second(self) -> float:
         return self.rows_per_second / self.rows_per_key
 
 
 def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and abs(given) <= _MOST
+    return isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= MOST
 
 
 def _seconds(given: Span, what: str) -> tuple[float, float]:
@@ -129,8 +144,8 @@ def _seconds(given: Span, what: str) -> tuple[float, float]:
 class Predicted:
     """The predicted state of one input, on average: tuples, closed keys, the bytes of both.
 
-    `mean_life_s`: how long a tuple stays needed, so far. `growing`: some stay longer than that. `equation_1`:
-    what PWJoin's formula says, where it applies.
+    `mean_life_s`: how long a tuple stays needed, so far. `growing`: some stay longer than that, and
+    `closed_keys_growing` the same of closed keys. `equation_1`: what PWJoin's formula says, where it applies.
     """
 
     stream: str
@@ -140,6 +155,8 @@ class Predicted:
     mean_life_s: float
     growing: bool
     equation_1: float | None = None
+    equation_1_keys: float | None = None  # the distinct keys that were given for it
+    closed_keys_growing: bool = False
 
 
 def predict(plan: Plan, rates: Mapping[str, Rate | float], after: Duration = "1 day") -> list[Predicted]:
@@ -182,43 +199,53 @@ def _between(draw: Floats, ends: tuple[float, float]) -> Floats:
 
 def _predicted(plan: Plan, keys: Sequence[_Keys], i: int, horizon: float) -> Predicted:
     own, spec, purge = keys[i], plan.spec.inputs[i], plan.spec.strategies.purge
-    others = [one for m, one in enumerate(keys) if m != i]
     life: Floats = np.zeros(_KEYS)
-    for other in others:
+    for m, other in ((m, one) for m, one in enumerate(keys) if m != i):
         left = other.closes - own.comes
         if isinstance(purge, NoPurge):
             left = np.where(left > 0, np.inf, left)
         elif isinstance(purge, PurgeEvery) and purge.keys is not None and not purge.when_idle:
             left = np.where(left > 0, left + purge.keys / 2 / max(_closed_per_second(keys), 1e-9), left)
-        if spec.window_us is not None:
-            left = np.minimum(left, (spec.window_us + (other.stream.lateness_us or 0)) / 1e6)
+        spans = [spec.window_us, spec.ranges_us[m] if spec.ranges_us else None]
+        for span in (each for each in spans if each is not None):
+            left = np.minimum(left, max(0, span + (other.stream.lateness_us or 0)) / 1e6)
         life = np.maximum(life, left)
     if spec.ttl_us is not None:
         life = np.minimum(life, (spec.ttl_us + spec.lateness_us) / 1e6)
     mean_life = float(np.minimum(life, horizon).mean())
     rows = own.rate.rows_per_second * mean_life
-    closed_keys = _closed_keys(own, keys, horizon)
+    remembered = _remembered(plan, keys, i)
+    closed_keys = own.rate.keys_per_second * float(np.minimum(remembered, horizon).sum()) / _KEYS
     tuple_bytes = own.rate.row_bytes or row_bytes(spec.layout)
     tombstones = 1 / (1 - plan.spec.compaction.tombstone_share / 2) if np.isfinite(life).any() else 1.0
     nbytes = rows * tuple_bytes * tombstones + closed_keys * row_bytes(spec.layout.keys_only)
     growing = bool((life > horizon).any())
     printed = _printed(keys, i, spec, horizon)
-    return Predicted(own.stream.name, rows, closed_keys, nbytes, mean_life, growing, printed)
+    given = None if printed is None else own.rate.keys
+    ever = bool((remembered > horizon).any())
+    return Predicted(own.stream.name, rows, closed_keys, nbytes, mean_life, growing, printed, given, ever)
 
 
 def _closed_per_second(keys: Sequence[_Keys]) -> float:
     return sum(one.rate.keys_per_second for one in keys if np.isfinite(one.closes).any())
 
 
-def _closed_keys(own: _Keys, keys: Sequence[_Keys], horizon: float) -> float:
-    """Keys closed by this input and not yet by all others; an ordered input stores one range instead."""
+def _remembered(plan: Plan, keys: Sequence[_Keys], i: int) -> Floats:
+    """How long each key that input i closes is remembered: until all others close it, or watermarks are past
+    what it could match. An ordered input stores one range instead.
+    """
+    own, spec = keys[i], plan.spec
     closing = np.isfinite(own.closes)
     arrival = own.stream.arrival
     one_range = arrival is not None and arrival.closes_ranges and not own.stream.unique
     if one_range or not closing.any():
-        return 0.0
-    over = np.maximum.reduce([one.closes for one in keys])[closing] - own.closes[closing]
-    return own.rate.keys_per_second * float(np.minimum(over, horizon).sum()) / _KEYS
+        return np.zeros(1)
+    over: Floats = np.maximum.reduce([one.closes for one in keys])[closing] - own.closes[closing]
+    if not spec.forgets_closed_keys:
+        return over
+    reach = [spec.inputs[i].reach_to(m) or 0 for m in range(len(keys)) if m != i]
+    late = max(one.lateness_us for one in spec.inputs)
+    return np.minimum(over, max(0, *reach) / 1e6 + late / 1e6)
 
 
 def _printed(keys: Sequence[_Keys], i: int, spec: InputSpec, horizon: float) -> float | None:
@@ -227,13 +254,14 @@ def _printed(keys: Sequence[_Keys], i: int, spec: InputSpec, horizon: float) -> 
     if other is None or spec.window_us is None or not np.isfinite(other.closes).any():
         return None
     rate = keys[i].rate
-    return equation_1(
+    said = equation_1(
         rate=rate.rows_per_second,
         window=spec.window_us / 1e6,
         closed_keys=other.rate.keys_per_second * other.rate.punctuated,
         elapsed=horizon,
-        keys=max(rate.keys_per_second * horizon, 1e-9),
+        keys=max(rate.distinct_keys(horizon), 1e-9),
     )
+    return max(said, 0.0)  # more punctuations than keys: all of them are purged
 
 
 def row_bytes(layout: Layout) -> float:

@@ -16,25 +16,40 @@ from streamjoin.declare.stream import Stream
 from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.plan.bounds import ORDER_OF_ADVICE, Bound, closes_keys
+from streamjoin.plan.chain import all_streams
 from streamjoin.plan.cost import Predicted, Rate, predict
-from streamjoin.plan.graph.order import rates_of
+from streamjoin.plan.graph.order import check_rates, rates_of
 from streamjoin.plan.group_by import about_groups
+from streamjoin.plan.metadata import metadata, metadata_lines
 from streamjoin.plan.planner import Plan
 from streamjoin.plan.presets import PRESETS
+from streamjoin.plan.violations import violation_lines, violations_of
+from streamjoin.plan.where.explain import about_where, where_lines
 
 Rates = Mapping[str, Rate | float]
 
 
 def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day") -> dict[str, Any]:
     """Everything that is known of a plan before it runs, as plain values."""
+    if rates is not None and plan.steps:
+        check_rates(list(all_streams(plan.streams)), rates)
+    return _described(plan, rates, after)
+
+
+def _described(plan: Plan, rates: Rates | None, after: Duration) -> dict[str, Any]:
     operator = plan.options.operator
+    declared = plan.streams[::-1] if plan.spec.how.reversed else plan.streams
     found: dict[str, Any] = {
         "name": plan.options.name,
         "how": plan.spec.how.name,
         "goal": plan.options.goal,
         "operator": None if operator is None else {"name": operator, "says": PRESETS[operator].says},
+        "null_safe": plan.spec.null_safe,
         "key_types": [str(dtype) for dtype in plan.spec.key_types],
-        "inputs": [{"name": s.name, "key": list(s.key), "known": _facts(s)} for s in plan.streams],
+        **about_where(plan),
+        "inputs": [{"name": s.name, "key": list(s.key), "known": _facts(s)} for s in declared],
+        "metadata": metadata(plan),
+        "violations": violations_of(plan),
         "result": [name for name in plan.spec.emits.names if name not in plan.spec.stamps],
         "operators": list(plan.steps),
         "choices": [{"choice": choice, "why": why} for choice, why in plan.reasons],
@@ -43,7 +58,9 @@ def described(plan: Plan, rates: Rates | None = None, after: Duration = "1 day")
         "bounded": all(bound.tuples and bound.closed_keys for bound in plan.bounds),
         "predicted": None,
         "below": {
-            s.name: described(s.upstream.plan, rates if plan.steps and s.upstream.plan.steps else None, after)
+            s.name: _described(
+                s.upstream.plan, rates if plan.steps and s.upstream.plan.steps else None, after
+            )
             for s in plan.streams
             if s.upstream is not None
         },
@@ -76,10 +93,12 @@ def _predicted(inputs: Sequence[Predicted], after: Duration) -> dict[str, Any]:
                 "input": one.stream,
                 "rows": round(one.rows),
                 "closed_keys": round(one.closed_keys),
+                "closed_keys_growing": one.closed_keys_growing,
                 "bytes": round(one.nbytes),
                 "mean_life_s": one.mean_life_s,
                 "growing": one.growing,
                 "equation_1_rows": None if one.equation_1 is None else round(one.equation_1),
+                "equation_1_keys": one.equation_1_keys,
             }
             for one in inputs
         ],
@@ -94,7 +113,9 @@ def explain(plan: Plan, rates: Rates | None = None, after: Duration = "1 day") -
 def as_text(plan: Mapping[str, Any]) -> str:
     """What `described` gives, in words."""
     inputs = plan["inputs"]
-    keys = " = ".join(f"{one['name']}.{'+'.join(one['key'])}" for one in inputs)
+    keys = (" <=> " if plan["null_safe"] else " = ").join(
+        f"{one['name']}.{'+'.join(one['key'])}" for one in inputs
+    )
     lines = [
         f"{plan['name']}: {' ⋈ '.join(one['name'] for one in inputs)}",
         f"  {plan['how']} join on {keys} ({', '.join(plan['key_types'])}), goal {plan['goal']}",
@@ -102,7 +123,10 @@ def as_text(plan: Mapping[str, Any]) -> str:
         "",
         "What is known of each input",
     ]
+    lines[2:2] = [f"  {line}" for line in where_lines(plan)]
     lines += [f"  {one['name']}: {'; '.join(one['known']) or 'nothing was declared'}" for one in inputs]
+    lines += [f"  {line}" for line in violation_lines(plan["violations"])]
+    lines += ["", "Metadata by granularity, time and scope", *metadata_lines(plan["metadata"])]
     if len(plan["operators"]) > 1:
         steps = [f"  {line}" for line in plan["operators"]]
         lines += ["", "Operators, one after another in each batch", *steps]
@@ -129,9 +153,11 @@ def _facts(stream: Stream) -> list[str]:
     facts = [] if stream.upstream is None else [_propagated(stream.upstream)]
     if stream.unique:
         facts.append("one tuple per key")
+    sent = _sent_watermark(stream)
+    facts += [] if sent is None else [sent]
     for what, micros in (
         ("window", stream.window_us),
-        ("lateness", stream.lateness_us),
+        ("lateness", stream.lateness_us if sent is None else None),
         ("idle after", stream.idle_us),
         ("time to live", stream.ttl_us),
     ):
@@ -142,7 +168,21 @@ def _facts(stream: Stream) -> list[str]:
         facts.append(f"{stream.arrival.name} arrival{where}, slack {stream.arrival.slack}")
     if stream.punctuation is not None and stream.uses_punctuations:
         facts.append(f"keys are closed by {closes_keys(stream)}")
+    if stream.punctuation is not None and (remark := stream.punctuation.remark()) is not None:
+        facts.append(remark)
     return facts
+
+
+def _sent_watermark(stream: Stream) -> str | None:
+    """That an upstream join sends the watermark of a stream, and which lateness is ignored for it."""
+    upstream = stream.upstream
+    if upstream is None or upstream.time is None or not upstream.time.watermark:
+        return None
+    sent = (
+        f"its watermark for {stream.time}, the time of {upstream.time.input}, is sent by join {upstream.join}"
+    )
+    ignored = upstream.time.ignored_us
+    return sent if ignored is None else f"{sent} (lateness {duration_text(ignored)} is ignored: not needed)"
 
 
 def _propagated(upstream: UpstreamJoin) -> str:
@@ -166,7 +206,7 @@ def _verdict_lines(verdict: Mapping[str, Any]) -> list[str]:
     if verdict["tuples_bounded"] and verdict["closed_keys_bounded"]:
         word = "bounded" if verdict["loses"] is None else "bounded by loss"
     elif verdict["tuples_bounded"]:
-        word = "tuples bounded, closed keys not"
+        word = "tuples bounded, remembered keys unbounded"
     else:
         word = "NOT BOUNDED"
     lines = [f"  {verdict['input']}: {word}"]
@@ -188,10 +228,14 @@ def _prediction_lines(predicted: Mapping[str, Any]) -> list[str]:
         growing = one["growing"] and one["rows"]
         text = f"  {one['input']}: {one['rows']:,} tuples ({'and growing' if growing else life})"
         if one["closed_keys"]:
-            text += f", {one['closed_keys']:,} closed keys"
+            ever = " (and growing)" if one["closed_keys_growing"] else ""
+            text += f", {one['closed_keys']:,} closed keys{ever}"
         lines.append(f"{text}, {size_text(one['bytes'])}")
         if one["equation_1_rows"] is not None:
-            printed = f"{one['equation_1_rows']:,} tuples, as it assumes that every closed key is purged"
+            why = "as it assumes that every closed key is purged"
+            if one["equation_1_keys"] is not None:
+                why = f"with {one['equation_1_keys']:,} distinct keys, punctuated one after another"
+            printed = f"{one['equation_1_rows']:,} tuples, {why}"
             lines.append(f"    equation 1 of the PWJoin paper says {printed}")
     lines.append(f"  together: {predicted['rows']:,} tuples, {size_text(predicted['bytes'])}")
     return lines

@@ -69,10 +69,10 @@ def _is_number(dtype: pa.DataType) -> bool:
 def _check_join(plan: Plan) -> None:
     if plan.spec.grouping is not None:
         raise InvalidJoin("this join is grouped already; call group_by on the join itself")
-    if isinstance(plan.options.where, str):
+    if plan.filter_on_spark is not None:
         raise InvalidJoin(
-            f"where={plan.options.where!r} is SQL, tested on rows that leave, and group_by adds them up "
-            'before; give a pyarrow expression such as pc.field("price") > 10'
+            f"where={plan.filter_on_spark!r} can be tested by Spark only, on rows that leave, and group_by "
+            'adds them up before; give a pyarrow expression such as pc.field("price") > 10, or simpler SQL'
         )
     if not plan.spec.propagate:
         raise InvalidJoin(
@@ -94,7 +94,7 @@ def _keeps(plan: Plan, number: int) -> bool:
 def _check_columns(spec: JoinSpec, columns: Sequence[Any]) -> None:
     known = spec.output.names
     for name in columns:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise InvalidJoin(f"group_by: the join has no column {name!r}; it has {', '.join(known)}")
     if len(set(columns)) < len(columns):
         raise InvalidJoin(f"group_by({', '.join(columns)}) names a column twice; name each once")

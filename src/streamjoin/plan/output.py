@@ -1,7 +1,10 @@
 """The columns of a result: the key columns under the first input's names, then each input's other
-columns in declared order. A key column keeps its name; any other name that another input has too, or that
-equals a key's, is prefixed on every side with its input's name. Upper and lower case count as one name
-between inputs, because they are one to Spark.
+columns in declared order, led by its own key columns where these are asked for. A key column keeps its
+name; any other name that another input has too, or that equals a key's, is prefixed on every side with its
+input's name. Upper and lower case count as one name between inputs, because they are one to Spark.
+
+Qualified names do not depend on the order of the inputs: every column of an input is prefixed, and the key
+has its name where all inputs call it the same, else `key` (`key_1`, `key_2`, … of several).
 
 Worked case: news(sno, title) with access(sno, Title, ip) gives sno, news_title, access_Title, ip.
 """
@@ -39,17 +42,43 @@ class Member(NamedTuple):
     is_key: bool = False
 
 
-def joined_schema(streams: Sequence[Columns], key_types: Sequence[pa.DataType]) -> pa.Schema:
+def joined_schema(
+    streams: Sequence[Columns],
+    key_types: Sequence[pa.DataType],
+    *,
+    own_keys: bool = False,
+    qualified: bool = False,
+) -> pa.Schema:
     """Names and types of the columns of a joined row."""
-    keys = [Member(streams[0].name, column, is_key=True) for column in streams[0].key]
-    others = [Member(stream.name, column) for stream in streams for column in stream.payload]
-    types = [*key_types, *(plain(one.type_of(column)) for one in streams for column in one.payload)]
-    return pa.schema(zip(result_names([*keys, *others]), types, strict=True))
+    key_names = _key_names(streams) if qualified else streams[0].key
+    keys = [Member(streams[0].name, column, is_key=True) for column in key_names]
+    others = [
+        Member(stream.name, column)
+        for stream in streams
+        for column in ((*stream.key, *stream.payload) if own_keys else stream.payload)
+    ]
+    types = list(key_types)
+    for stream in streams:
+        types += [*(key_types if own_keys else ()), *(plain(stream.type_of(c)) for c in stream.payload)]
+    return pa.schema(zip(result_names([*keys, *others], qualified=qualified), types, strict=True))
 
 
-def result_names(members: Sequence[Member]) -> list[str]:
-    """The name of each column of a result; a prefixed one may clash again, and then prefixes that one too."""
-    prefixed: set[int] = set()
+def _key_names(streams: Sequence[Columns]) -> tuple[str, ...]:
+    """The names of the key columns, whatever the order of the inputs."""
+    width = len(streams[0].key)
+    places = ["key"] if width == 1 else [f"key_{i + 1}" for i in range(width)]
+    called = [{stream.key[i] for stream in streams} for i in range(width)]
+    return tuple(
+        names.pop() if len(names) == 1 else place for names, place in zip(called, places, strict=True)
+    )
+
+
+def result_names(members: Sequence[Member], *, qualified: bool = False) -> list[str]:
+    """The name of each column of a result; a prefixed one may clash again, and then prefixes that one too.
+
+    `qualified` prefixes all but the keys.
+    """
+    prefixed = {i for i, one in enumerate(members) if qualified and not one.is_key}
     while True:
         names = [
             f"{one.input}_{one.column}" if i in prefixed else one.column for i, one in enumerate(members)

@@ -5,8 +5,8 @@ Everything that can be wrong with a join as written is found here, before any da
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +14,10 @@ import pyarrow as pa
 from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.types import common_type, keeps_apart, plain
 from streamjoin.declare.arrival import Arrival
+from streamjoin.declare.checks import check_flag, check_number
 from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
-from streamjoin.join.join_type import join_type
-from streamjoin.join.predicate import Predicate
+from streamjoin.join.join_type import INNER, JoinType, join_type
 from streamjoin.join.spec import InputSpec, JoinSpec, within_memory
 from streamjoin.join.strategies import Strategies
 from streamjoin.join.strategies.driver import (
@@ -36,9 +36,11 @@ from streamjoin.join.strategies.probe import FewestRowsFirst, MostSelectiveFirst
 from streamjoin.join.strategies.purge import NoPurge, PurgeEvery, PurgeImmediately
 from streamjoin.join.strategies.spill import KeepInMemory, SpillAbove, check_share
 from streamjoin.plan.bounds import Bound, check, closes_keys, warning_text
-from streamjoin.plan.chain import check_chain
+from streamjoin.plan.chain import check_chain, check_window_above
+from streamjoin.plan.origins import origin, origins
 from streamjoin.plan.output import joined_schema
 from streamjoin.plan.presets import as_known, preset
+from streamjoin.plan.where.conditions import Conditions, joined_columns, read_conditions
 from streamjoin.state.sorted_runs import CompactionPolicy
 
 GOALS = ("throughput", "memory", "punctuation")
@@ -63,16 +65,21 @@ _STRATEGIES: dict[str, dict[str, Any]] = {
     },
     "probe": {"most_selective": MostSelectiveFirst, "fewest_rows": FewestRowsFirst},
 }
+_OUTPUTS = {"keys": ("once", "each"), "names": ("short", "qualified")}
 _VERBS = {"driver": "choose", "order": "urgent", "purge": "due", "probe": "sequence"}
 _IN_WORDS: dict[type, str] = {
     RoundRobin: "each input in turn",
     Priority: "the unique or smaller input first, so many rows at a time",
+    Timestamp: "tuples in the order of their event times",
     FollowClusters: "an input goes on while its cluster of one key lasts",
     Sequential: "rows as they came",
     ValueOriented: "keys that another input has closed first",
     PurgeImmediately: "punctuations are applied at once",
     NoPurge: "punctuations purge nothing",
 }
+_MJOIN_KEYS = 100  # unpurged punctuations at most, as in the experiments of the paper
+_FEW_ROWS = 100  # at a time in the order of event time, where memory counts more than time
+_TURNS = 64  # of a batch at most in that order: what is stored beyond the windows is a 64th of its rows
 _MEMORY_TOMBSTONE_SHARE = 0.15  # of a run before compaction: 1 / (1 - 0.15) = 1.18 times its live rows
 
 
@@ -93,6 +100,9 @@ class JoinOptions:
     propagate: bool = True
     buckets: Any = None
     strict: bool = False
+    keys: str = "once"
+    names: str = "short"
+    null_safe: bool = False
     zoned: bool = False  # some event time of a larger join is an instant: all are read as instants
 
 
@@ -103,6 +113,7 @@ class OperatorColumns:
     names: tuple[str, ...]  # of key, then payloads
     stamps: tuple[str, ...] = ()
     shown: tuple[str, ...] | None = None
+    qualified: Mapping[tuple[str, str], str] = field(default_factory=dict)  # the column of `input.column`
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,7 @@ class Plan:
     spec: JoinSpec
     reasons: tuple[tuple[str, str], ...]
     bounds: tuple[Bound, ...]
+    filter_on_spark: str | None = None  # SQL that only Spark can test, on rows that leave
     steps: tuple[str, ...] = ()  # of a join of several operators: which, in which order, and why
 
 
@@ -123,6 +135,8 @@ def plan_join(
     """Check the join and choose how it runs; one operator of several gets the `columns` it emits."""
     check_options(options)
     check_streams(streams)
+    how = join_type(options.how, len(streams))
+    streams = _as_joined(streams, options, how)
     _check_widths(streams)
     check_chain(streams, options.name)
     check_times(streams)
@@ -141,12 +155,17 @@ def plan_join(
             stream.punctuation.check_key_types(stream, key_types)
     timed = any(stream.window_us is not None for stream in streams)
     inputs = tuple(_input_spec(stream, key_types, timed=timed) for stream in streams)
-    how = join_type(options.how, len(streams))
     seen = streams if how.combinations or options.where is not None else streams[:1]
+    asked = {"own_keys": options.keys == "each", "qualified": options.names == "qualified"}
     joined = (
-        joined_schema(seen, key_types) if columns is None else stamped_schema(streams, key_types, columns)
+        joined_schema(seen, key_types, **asked)
+        if columns is None
+        else stamped_schema(streams, key_types, columns)
     )
-    strategies, reasons = _choose_strategies(streams, options)
+    conditions = _conditions(streams, options, joined, columns)
+    inputs = _with_ranges(inputs, conditions)
+    within = _evicts_within(inputs, options)
+    strategies, reasons = _choose_strategies(streams, options, within=within)
     _check_driver(streams, strategies.driver)
     compaction = CompactionPolicy(
         tombstone_share=_MEMORY_TOMBSTONE_SHARE if options.goal == "memory" else 0.5
@@ -154,20 +173,35 @@ def plan_join(
     spec = JoinSpec(
         options.name,
         inputs,
-        joined if how.combinations else joined_schema(streams[:1], key_types),
+        joined if how.combinations else joined_schema(streams[:1], key_types, **asked),
         how,
-        _predicate(options.where, joined),
+        conditions.where,
         strategies,
         compaction,
         propagate=options.propagate,
+        null_safe=options.null_safe,
+        own_keys=options.keys == "each",
+        filter=conditions.on_spark,
+        zone=_zone(streams, key_types),
         stamps=() if columns is None else columns.stamps,
+        evicts_within=within,
+        purges_whole=options.operator in ("mjoin_1np", "mjoin_1nc"),
+        remembers_closed_keys=options.operator == "pwjoin",
         shown=None if columns is None else columns.shown,
     )
-    bounds = check(streams, purges=not isinstance(strategies.purge, NoPurge))
+    purges = not isinstance(strategies.purge, NoPurge)
+    bounds = check(streams, conditions.ranges_us, purges=purges, forgets=spec.forgets_closed_keys)
     growing = warning_text(bounds) if options.strict else None
     if growing is not None:
         raise InvalidJoin(f"{growing}. Or leave strict=True out, to be warned only")
-    return Plan(tuple(streams), options, within_memory(spec), tuple(reasons), tuple(bounds))
+    return Plan(
+        tuple(streams),
+        options,
+        within_memory(spec),
+        tuple(reasons),
+        tuple(bounds),
+        conditions.on_spark,
+    )
 
 
 def _check_kept_apart(stream: Stream, streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> None:
@@ -191,18 +225,37 @@ def check_options(options: JoinOptions) -> None:
     """Refuse keywords of the join that cannot be meant."""
     if options.goal not in GOALS:
         raise InvalidJoin(f"goal={options.goal!r}; give one of {', '.join(GOALS)}")
-    if options.buckets is not None and not _is_count(options.buckets):
-        raise InvalidJoin(f"buckets={options.buckets!r}; give a whole number of 1 or more")
+    if options.buckets is not None:
+        check_number(options.buckets, "buckets")
     if not isinstance(options.strict, bool):
         raise InvalidJoin(
             f"strict={options.strict!r}; give True to refuse a join whose state is not bounded, or False"
         )
+    for what, choices in _OUTPUTS.items():
+        if getattr(options, what) not in choices:
+            raise InvalidJoin(f"{what}={getattr(options, what)!r}; give {' or '.join(map(repr, choices))}")
+    if not isinstance(options.null_safe, bool):
+        raise InvalidJoin(
+            f"null_safe={options.null_safe!r}; give True where null keys equal each other, or False"
+        )
+    check_flag(options.propagate, "propagate")
     if not isinstance(options.name, str) or not options.name.isidentifier():
         raise InvalidJoin(f"name={options.name!r}; give a name of letters, digits and _")
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _as_joined(streams: Sequence[Stream], options: JoinOptions, how: JoinType) -> Sequence[Stream]:
+    """The inputs in the order in which the operator takes them, and what the join says of their keys."""
+    if how.reversed:
+        streams = streams[::-1]
+    if not options.null_safe:
+        return streams
+    ordered = [stream.name for stream in streams if stream.arrival is not None]
+    if ordered:
+        raise InvalidJoin(
+            f"null_safe=True joins null keys, and arrival= on {', '.join(ordered)} says nothing of them; "
+            "leave out one of them"
+        )
+    return [replace(stream, null_safe=True) for stream in streams]
 
 
 def stamped_schema(
@@ -214,9 +267,24 @@ def stamped_schema(
     return pa.schema(zip(names, [*types, *(pa.int64() for _ in columns.stamps)], strict=True))
 
 
-def _predicate(where: Any, joined: pa.Schema) -> Predicate | None:
-    """The condition on joined rows that the operator tests; SQL text is for Spark to test."""
-    return None if where is None or isinstance(where, str) else Predicate(where, joined)
+def _conditions(
+    streams: Sequence[Stream], options: JoinOptions, joined: pa.Schema, columns: OperatorColumns | None
+) -> Conditions:
+    """What `where=` asks, over the columns of a joined row."""
+    by_time = options.operator is None or "window" in preset(options.operator).knows
+    qualified = {} if columns is None else columns.qualified
+    own_keys = options.keys == "each"
+    found = joined_columns(streams, joined, qualified, by_time=by_time, own_keys=own_keys)
+    on_spark = any(stream.source is not None for stream in streams)
+    inner = join_type(options.how, len(streams)) is INNER
+    return read_conditions(options.where, found, spark_may_filter=on_spark and inner)
+
+
+def _with_ranges(inputs: tuple[InputSpec, ...], conditions: Conditions) -> tuple[InputSpec, ...]:
+    return tuple(
+        replace(one, ranges_us=ranges) if any(each is not None for each in ranges) else one
+        for one, ranges in zip(inputs, conditions.ranges_us, strict=True)
+    )
 
 
 def check_streams(streams: Sequence[Stream]) -> None:
@@ -267,6 +335,9 @@ def check_times(streams: Sequence[Stream]) -> None:
                 f"{windows[0].name} has a window, so every input needs an event time: "
                 f"add time= to {stream.name}"
             )
+        upstream = stream.upstream
+        if upstream is not None and upstream.time is not None:
+            check_window_above(stream, upstream, windows[0].name)
         if stream.lateness_us is None:
             raise InvalidJoin(
                 f"{windows[0].name} has a window, so every input needs a lateness: "
@@ -292,6 +363,7 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
         (*stream.key, *stream.payload),
         window_us=stream.window_us,
         lateness_us=stream.lateness_us or 0,
+        sent_watermark=bool(stream.stamps) or _is_sent_watermark(stream),
         idle_us=stream.idle_us,
         unique=stream.unique,
         partitions=partitions if stream.upstream is None else stream.upstream.buckets,
@@ -306,11 +378,49 @@ def _input_spec(stream: Stream, key_types: tuple[Any, ...], *, timed: bool) -> I
             tuple((*stream.key, *stream.forwarded).index(name) for name in names)
             for names in stream.later_keys
         ),
+        origins=origins(stream),
+        fed_by=None if stream.upstream is None else stream.upstream.join,
+        time=None if stream.time is None else "stamps" if stream.stamps else origin(stream, stream.time),
     )
 
 
+def _is_sent_watermark(stream: Stream) -> bool:
+    time = None if stream.upstream is None else stream.upstream.time
+    return time is not None and time.watermark
+
+
+def _evicts_within(inputs: Sequence[InputSpec], options: JoinOptions) -> bool:
+    """Whether windows evict while a batch is at work: where memory is what counts, and in PWJoin."""
+    windowed = any(one.span_to(m) is not None for i, one in enumerate(inputs) for m in _others(inputs, i))
+    return windowed and (
+        options.operator == "pwjoin" or options.goal == "memory" or options.memory is not None
+    )
+
+
+def _others(inputs: Sequence[InputSpec], i: int) -> list[int]:
+    return [m for m in range(len(inputs)) if m != i]
+
+
+def _zone(streams: Sequence[Stream], key_types: Sequence[pa.DataType]) -> str | None:
+    """The zone in which some times become instants: local event times beside instants, dates as keys."""
+    times = [one.type_of(one.time) for one in streams if one.time is not None and not one.stamps]
+    times += [one.control.type_of(one.control.time) for one in streams if one.control is not None]
+    keys = [
+        (plain(one.type_of(name)), wide)
+        for one in streams
+        for name, wide in zip(one.key, key_types, strict=True)
+    ]
+    zones = [dtype.tz for dtype in times if pa.types.is_timestamp(dtype) and dtype.tz is not None]
+    local = len(zones) not in (0, len(times))
+    zones = zones if local else []
+    zones += [
+        wide.tz for own, wide in keys if pa.types.is_date(own) and pa.types.is_timestamp(wide) and wide.tz
+    ]
+    return zones[0] if zones else None
+
+
 def _choose_strategies(
-    streams: Sequence[Stream], options: JoinOptions
+    streams: Sequence[Stream], options: JoinOptions, *, within: bool
 ) -> tuple[Strategies, list[tuple[str, str]]]:
     """Each strategy and why: as asked, else as the preset has it, else as the goal wants it."""
     wanted = _for_goal(streams, options.goal)
@@ -318,18 +428,47 @@ def _choose_strategies(
         chosen_preset = preset(options.operator)
         for seam in ("driver", "order", "purge"):
             strategy = getattr(chosen_preset, seam)
+            if isinstance(strategy, Timestamp) and any(stream.time is None for stream in streams):
+                continue  # without event times there is no order of them
             wanted[seam] = strategy, f"as {options.operator} does: {_IN_WORDS[type(strategy)]}"
+        if options.operator == "mjoin_1np" and options.goal == "throughput":
+            says = f"every {_MJOIN_KEYS} punctuations, across batches; what they propagate waits too"
+            wanted["purge"] = PurgeEvery(_MJOIN_KEYS), f"as {options.operator} does for throughput: {says}"
+    if within and _works_by_time(streams, options):
+        wanted["driver"] = _by_time(options)
     chosen: dict[str, Any] = {}
     why = []
     for seam in _STRATEGIES:
         asked = getattr(options, seam)
         chosen[seam], reason = wanted[seam] if asked is None else (_asked_for(seam, asked), "as you asked")
-        if getattr(chosen[seam], "needs_selectivities", False):
+        if getattr(chosen[seam], "selectivities", None):
+            reason += "; by the selectivities you declared"
+        elif getattr(chosen[seam], "needs_selectivities", False):
             reason += "; until selectivities are measured, each input in turn"
         why.append((f"{seam}: {chosen[seam].name}", reason))
+    for_inputs = getattr(chosen["driver"], "for_inputs", None)
+    if for_inputs is not None:
+        chosen["driver"] = for_inputs([stream.name for stream in streams])
     spill, way, reason = _spill(options)
     why.append((f"memory: {way}", reason))
     return Strategies(**chosen, spill=spill), why
+
+
+def _works_by_time(streams: Sequence[Stream], options: JoinOptions) -> bool:
+    """Whether rows are taken in the order of event time: where all inputs have windows, and no preset says
+    otherwise.
+    """
+    if any(stream.time is None or stream.on_violation == "keep" for stream in streams):
+        return False
+    return options.operator is None and all(stream.window_us is not None for stream in streams)
+
+
+def _by_time(options: JoinOptions) -> tuple[Timestamp, str]:
+    """Rows in the order of their times, so that windows evict while a batch is at work."""
+    says = "in the order of event time: windows evict while a batch is at work"
+    if options.goal != "memory":
+        return Timestamp(turns=_TURNS), f"rows {says}"
+    return Timestamp(_FEW_ROWS, turns=_TURNS), f"few rows at a time, {says}"
 
 
 def _spill(options: JoinOptions) -> tuple[KeepInMemory | SpillAbove, str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamjoin.declare.stream import Stream
 from streamjoin.errors import InvalidJoin
-from streamjoin.join.strategies.driver import FollowClusters, Priority, RoundRobin
+from streamjoin.join.strategies.driver import FollowClusters, Priority, RoundRobin, Timestamp
 from streamjoin.join.strategies.order import Sequential, ValueOriented
 from streamjoin.join.strategies.purge import NoPurge, PurgeImmediately
 
@@ -38,7 +38,11 @@ PRESETS: dict[str, Preset] = {
     "xjoin": Preset("XJoin: keeps everything, spills when memory is short", _knowing(), purge=NoPurge()),
     "pjoin": Preset("PJoin: punctuations purge tuples", _knowing("punctuation")),
     "wjoin": Preset("window join: windows evict tuples", _knowing("window"), purge=NoPurge()),
-    "pwjoin": Preset("PWJoin: punctuations and windows", _knowing("punctuation", "window")),
+    "pwjoin": Preset(
+        "PWJoin: punctuations and windows",
+        _knowing("punctuation", "window"),
+        Timestamp(quota=1, turns=64),  # tuple by tuple, but for batches that would take too many turns
+    ),
     "mjoin_1np": Preset(
         "MJoin 1-NP: one-to-many with punctuations",
         _knowing("punctuation", "window", "unique"),

@@ -115,9 +115,11 @@ class JoinState:
         ways = []
         for name in kept.open:
             way = f"{name} closes their key{self._unless_declared(name)}"
-            if kept.past_us is not None and spec.window_us is not None:
-                window = timedelta(microseconds=spec.window_us)
-                way += f" or its event time passes {_span(kept.past_us)} (window {window})"
+            if kept.past_us is not None:
+                window = (
+                    "" if spec.window_us is None else f" (window {timedelta(microseconds=spec.window_us)})"
+                )
+                way += f" or its event time passes {_span(kept.past_us)}{window}"
             ways.append(way)
         text = f"{_wait(kept)} until {', and '.join(ways)}"
         if kept.enough:
@@ -129,9 +131,9 @@ class JoinState:
     def _until_closed(self, kept: StateEntries) -> str:
         if not kept.open:
             return f"though every input has closed them: {self._purge()}"
-        return "until " + " and ".join(
-            f"{name} closes them too{self._unless_declared(name)}" for name in kept.open
-        )
+        past = ", or watermarks are past what they could match" if self.spec.forgets_closed_keys else ""
+        names = (f"{name} closes them too{self._unless_declared(name)}" for name in kept.open)
+        return f"until {' and '.join(names)}{past}"
 
     def _unless_declared(self, name: str) -> str:
         """That an input never closes a key, where that is known."""

@@ -2,7 +2,7 @@
 
     values.py       one value of a pattern: its order, its Arrow type, its text form
     masks.py        kernels: which rows of a column match a pattern; arrays in, arrays out
-    patterns.py     Wildcard, Constant, Range, Enumeration, Empty
+    patterns.py     Wildcard, Constant, Range, Enumeration, Empty, Null
     text.py         the parser of the text form `<180, *>`
     punctuation.py  one pattern for each column of a stream
 
@@ -11,9 +11,11 @@ Other packages use only what is imported here. This package imports nothing of t
 
 from streamjoin.punctuation.patterns import (
     ANY,
+    NULL,
     Constant,
     Empty,
     Enumeration,
+    Null,
     Pattern,
     Range,
     Wildcard,
@@ -27,9 +29,11 @@ from streamjoin.punctuation.text import parse_pattern
 
 __all__ = [
     "ANY",
+    "NULL",
     "Constant",
     "Empty",
     "Enumeration",
+    "Null",
     "Pattern",
     "Punctuation",
     "Range",

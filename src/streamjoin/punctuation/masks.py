@@ -63,6 +63,11 @@ def nothing(column: Column) -> Mask:
     return np.zeros(len(column), np.bool_)
 
 
+def nulls(column: Column) -> Mask:
+    """Rows that are null."""
+    return ~_mask(column.is_valid())
+
+
 def everything(column: Column) -> Mask:
     """Every row, nulls included."""
     return np.ones(len(column), np.bool_)

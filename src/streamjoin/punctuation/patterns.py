@@ -1,10 +1,11 @@
-"""The five patterns of a punctuation, as frozen, hashable values (Tucker et al.; MJoin section 3.2).
+"""The patterns of a punctuation, as frozen, hashable values (Tucker et al.; MJoin section 3.2).
 
     *         Wildcard      every value, null included
     180       Constant      one value
     [1, 5)    Range         an interval; an end may be missing
     {1, 2}    Enumeration   a list of values, sorted, without repeats
     {}        Empty         no value
+    null      Null          null alone, for keys that are null-safe; not one of the papers' five
 
 A pattern is tested for one value (`matches`) and for a column (`mask`) with the same result. Two patterns
 combine in `intersect` and compare in `covers`. Worked number: `[1, 5)` and `{3, 5, 9}` intersect in 3.
@@ -31,13 +32,13 @@ from streamjoin.punctuation.values import Value, below, canonical, convert, rank
 
 
 class Pattern(ABC):
-    """Base of the five patterns. Equality and hash follow `values.rank`: one NaN, one zero."""
+    """Base of the patterns. Equality and hash follow `values.rank`: one NaN, one zero."""
 
     __slots__ = ()
 
     @abstractmethod
     def matches(self, value: Value | None) -> bool:
-        """Whether the pattern matches the value; only the wildcard matches null."""
+        """Whether the pattern matches the value; only the wildcard and `Null` match null."""
 
     @abstractmethod
     def mask(self, column: Column) -> Mask:
@@ -54,6 +55,8 @@ class Pattern(ABC):
     def intersect(self, other: "Pattern") -> "Pattern":
         """The simplified pattern that matches the values that both match."""
         one, two = simplify(self), simplify(other)
+        if isinstance(one, Null) and isinstance(two, Null):
+            return one
         if isinstance(one, Range) and isinstance(two, Range):
             low = one if _starts_within(one, two) else two
             high = one if _ends_within(one, two) else two
@@ -70,6 +73,8 @@ class Pattern(ABC):
         one, two = simplify(self), simplify(other)
         if isinstance(one, Wildcard) or isinstance(two, Empty):
             return True
+        if isinstance(two, Null):
+            return one.matches(None)
         if isinstance(two, Constant | Enumeration):
             return all(one.matches(value) for value in _listed(two))
         if isinstance(one, Range) and isinstance(two, Range):
@@ -250,6 +255,30 @@ class Empty(Pattern):
     def identity(self) -> tuple[Any, ...]:
         """All empty patterns are equal."""
         return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Null(Pattern):
+    """Null and nothing else: `null`."""
+
+    def matches(self, value: Value | None) -> bool:
+        """Whether it is null."""
+        return value is None
+
+    def mask(self, column: Column) -> Mask:
+        """Rows that are null."""
+        return masks.nulls(column)
+
+    def text(self) -> str:
+        """The word."""
+        return "null"
+
+    def identity(self) -> tuple[Any, ...]:
+        """All are equal."""
+        return ()
+
+
+NULL = Null()
 
 
 def between(

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from streamjoin.errors import BadInput
-from streamjoin.punctuation.patterns import ANY, Constant, Enumeration, Pattern, Range, simplify
+from streamjoin.punctuation.patterns import ANY, NULL, Constant, Enumeration, Pattern, Range, simplify
 from streamjoin.punctuation.values import Value, kind, reader
 
 BLANKS = " \t\r\n"
@@ -96,6 +96,9 @@ class _Scan:
             return ANY
         if self._skip("{"):
             return self._list(dtype)
+        if self._peek() == ("word", "null"):
+            self._at += 1
+            return NULL
         for bracket in "[(":
             if self._skip(bracket):
                 return self._range(dtype, low_closed=bracket == "[")

@@ -42,6 +42,13 @@ Source: TypeAlias = BinaryIO | Iterable[bytes] | bytes | str | os.PathLike[str]
 CHUNK_BYTES = 1 << 16
 
 _OTHER, _ROW, _PUNCTUATION = range(3)
+_INCOMPLETE = {  # what expat says of a document of which more may come
+    expat.errors.codes[text]
+    for text in (
+        *(expat.errors.XML_ERROR_NO_ELEMENTS, expat.errors.XML_ERROR_UNCLOSED_TOKEN),
+        *(expat.errors.XML_ERROR_PARTIAL_CHAR, expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION),
+    )
+}
 
 
 def convert(
@@ -55,7 +62,8 @@ def convert(
     """Tables and punctuations of an XML stream, as they come.
 
     `source`: a path, a binary file, or an iterable of bytes; it is read as the result is consumed.
-    An error in the stream is `BadInput` with the byte offset, raised after everything before it was given.
+    An error in the stream is `BadInput` with the byte offset, raised after everything before it was given:
+    also where the document is truncated, empty or no XML, or declares an encoding that is not known.
 
     >>> figure = b"<s><record><sno> 79 </sno></record><punct:record><sno> 79 </sno></punct:record></s>"
     >>> rows, over = convert([figure], record="record", schema=pa.schema({"sno": pa.int64()}))
@@ -71,7 +79,7 @@ def _drive(reading: "Convert", source: Source) -> Iterator[Element]:
         yield from reading.feed(chunk)
         if reading.error is not None:
             raise reading.error
-    yield from reading.close()
+    yield from reading.end()
     if reading.error is not None:
         raise reading.error
 
@@ -106,8 +114,9 @@ class Convert:
     """The incremental parser behind `convert`, which can stop and resume.
 
     `feed` returns what is complete; rows of an unfinished batch are buffered until `flush` or `close`. An
-    error in the stream does not lose what came before it: that is returned first, `error` is set, and the
-    next call raises it.
+    error in the stream does not lose what came before it: `feed` returns that first and sets `error`, and the
+    next call raises it. `close` raises at once where the document is truncated, empty or no XML: there is no
+    next call. What came before it is then what `flush` returns.
 
     To resume in another process: call `flush()`, store `position`, and there make
     `Convert(record, schema, resume=position)` and feed it from byte `position.byte_offset` of the stream. It
@@ -160,7 +169,24 @@ class Convert:
         return self._parse(data, final=False)
 
     def close(self) -> list[Element]:
-        """The stream has ended: returns the rest. A document that is not complete is an error."""
+        """The stream has ended: returns the rest. Raises where the document is not complete.
+
+        >>> reading = Convert("record", pa.schema({"sno": pa.int64()}))
+        >>> _ = reading.feed(b"<s><record><sno>1</sno></record>")
+        >>> reading.close()
+        Traceback (most recent call last):
+        streamjoin.errors.BadInput: The XML stream ends at byte 32, inside its root element: ...
+        >>> reading.flush()[0]["sno"].to_pylist()
+        [1]
+        """
+        rest = self.end()
+        if self.error is not None:
+            self._ready = rest
+            raise self.error
+        return rest
+
+    def end(self) -> list[Element]:
+        """As `close`, for callers that look at `error` themselves: returns the rest and sets it."""
         return self._parse(b"", final=True)
 
     def flush(self) -> list[Element]:
@@ -216,18 +242,33 @@ class Convert:
             self._parser.Parse(data, final)
         except BadInput as mistake:
             self.error = mistake
-        except expat.ExpatError as mistake:
-            at = max(self._parser.ErrorByteIndex + self._shift, self._offset)  # -1 when nothing was fed
+        except (LookupError, ValueError) as mistake:  # from the codec that the declaration names
             self.error = BadInput(
-                f"The XML stream is not well-formed at byte {at}: {expat.ErrorString(mistake.code)}. "
-                f"Everything before it was delivered; repair the stream from byte {self._offset} on."
+                f"The XML stream declares an encoding that cannot be read ({mistake}). "
+                "Store it as UTF-8, and say so in its XML declaration."
             )
+        except expat.ExpatError as mistake:
+            self.error = self._malformed(mistake.code)
         else:
             self._mark()
         if final or self.error is not None:
             self._cut()
         ready, self._ready = self._ready, []
         return ready
+
+    def _malformed(self, code: int) -> BadInput:
+        at = max(self._parser.ErrorByteIndex + self._shift, self._offset)  # -1 when nothing was fed
+        if code in _INCOMPLETE and self._root is None:
+            return BadInput(f"The XML stream has no element; it ends at byte {at}. Is it the right file?")
+        if code in _INCOMPLETE:
+            return BadInput(
+                f"The XML stream ends at byte {at}, inside its root element: it is truncated. "
+                f"Everything before it was delivered; repair the stream from byte {self._offset} on."
+            )
+        return BadInput(
+            f"The XML stream is not well-formed at byte {at}: {expat.ErrorString(code)}. "
+            f"Everything before it was delivered; repair the stream from byte {self._offset} on."
+        )
 
     def _mark(self, *_: Any) -> None:
         """Record the end of the last element, now that the next token has begun."""

@@ -202,6 +202,9 @@ def scan(path: Path, start: Position, *, size: int, limit: int | None = None) ->
             if at == 0 and (b"\0" in chunk[:4] or chunk[:2] in (b"\xff\xfe", b"\xfe\xff")):
                 wide = "It is UTF-16 or UTF-32, which cannot be read incrementally. Store it as UTF-8."
                 return Readable(start, error=_of_file(path, BadInput(wide)))
+            if at == 0 and (text := chunk.removeprefix(b"\xef\xbb\xbf").lstrip()) and text[:1] != b"<":
+                foreign = f"It is no XML: it begins with {text[:20]!r}. Give XML files, or move it away."
+                return Readable(start, error=_of_file(path, BadInput(foreign)))
             reading.feed(chunk)
             at += len(chunk)
             if reading.error is not None:
@@ -210,7 +213,7 @@ def scan(path: Path, start: Position, *, size: int, limit: int | None = None) ->
         return Readable(reading.position)
     reading.settle()
     end = reading.position
-    reading.close()
+    reading.end()
     return Readable(end, closed=reading.error is None)
 
 
@@ -234,7 +237,7 @@ def rows_of(
             if reading.error is not None:
                 raise _of_file(path, reading.error)
     if end is None:
-        yield from reading.close()
+        yield from reading.end()
     else:
         yield from reading.settle()
         yield from reading.flush()

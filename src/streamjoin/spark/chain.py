@@ -12,7 +12,7 @@ so the second receives rows and punctuations of the first as soon as they are ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class Unpack:
 
     spec: JoinSpec
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task; columns kind, input, blob."""
         for batch in batches:
             for kind, bucket, blob in zip(*batch.columns, strict=True):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -20,7 +20,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streamjoin.enrich.operator import EnrichJoin
-from streamjoin.enrich.segments import StagedBucket, StagedVersion
+from streamjoin.enrich.rebucket import declared
+from streamjoin.enrich.segments import StagedBucket, StagedVersion, saved_at
 from streamjoin.enrich.snapshot import restore, store
 from streamjoin.enrich.spec import END_OF_TIME, EnrichCounters, EnrichSpec
 from streamjoin.errors import InvariantBroken
@@ -50,7 +51,7 @@ GAUGES = (
 
 
 def metric_names(stream: str) -> list[str]:
-    """The metrics of one bucket and batch, in the order of the emitted array."""
+    """The metrics of one bucket and batch, in the order in which a bucket reports them."""
     return [f"{stream}_rows", *COUNTED, f"{stream}_null_keys", *CALLS, *TIMES, *GAUGES]
 
 
@@ -60,7 +61,7 @@ class TickPacker:
     def __init__(self, labels: tuple[int, ...]) -> None:
         self.labels = labels
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for version in batch.column(0).to_pylist():
                 labels = [*self.labels, GUARD]
@@ -76,16 +77,19 @@ class TickPacker:
 
 
 class StagedVersions:
-    """The opened versions of this worker; the least recently used are closed first."""
+    """The opened versions of this worker; the least recently used are closed first.
+
+    A version never changes, but rebucketing puts another one of the same id in its place.
+    """
 
     def __init__(self, limit: int = 8) -> None:
-        self._opened: OrderedDict[tuple[str, int], StagedBucket] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, int, int], StagedBucket] = OrderedDict()
         self._limit = limit
 
     def bucket(self, folder: Path, table: str, number: int) -> StagedBucket:
-        key = str(folder), number
+        key = str(folder), saved_at(folder), number
         if key not in self._opened:
-            known = next((one.owner for (path, _), one in self._opened.items() if path == key[0]), None)
+            known = next((one.owner for (*of, _), one in self._opened.items() if of == [*key[:2]]), None)
             self._opened[key] = (known or StagedVersion.open(folder, table)).bucket(number)
             if len(self._opened) > self._limit:
                 self._opened.popitem(last=False)
@@ -118,7 +122,7 @@ class EnrichBucket:
     limits_memory: ClassVar[bool] = True
 
     def identity(self) -> Manifest:
-        return Manifest(self.spec.identity(), {})
+        return Manifest(self.spec.identity(), {}, declared(self.spec, self.table))
 
     def receive(self, frames: Iterator[pd.DataFrame]) -> ReceivedRows:
         """Rows in an order that a batch that is run again has too."""
@@ -138,7 +142,7 @@ class EnrichBucket:
         return EnrichJoin(self.spec, self._table(received.version, label))
 
     def fits(self, operator: EnrichJoin) -> bool:
-        return operator.spec == self.spec
+        return replace(operator.spec, where=None) == replace(self.spec, where=None)
 
     def restore(self, label: int, manifest: Manifest, run_store: BucketRunStore) -> EnrichJoin:
         return restore(self.spec, manifest, run_store, lambda version: self._table(version, label))

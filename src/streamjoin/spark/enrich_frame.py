@@ -31,16 +31,17 @@ from streamjoin.enrich.tables.files import table_source
 from streamjoin.errors import InvalidJoin, StateFormatError
 from streamjoin.join.row_intake import RowIntake
 from streamjoin.plan.enrich.planner import EmptyTable, EnrichPlan
+from streamjoin.plan.figures import joins
 from streamjoin.spark.columns import by_place, micros, normal
 from streamjoin.spark.enrich_bucket import STREAM, EnrichBucket, TickPacker, metric_names
 from streamjoin.spark.exchange import bucket_labels
-from streamjoin.spark.frame import default_buckets, direct_rows
+from streamjoin.spark.frame import direct_rows
 from streamjoin.spark.ingest import PACKED, Packer
 from streamjoin.spark.metrics import observed
-from streamjoin.spark.metrics_log import PREFIX
 from streamjoin.spark.outputs import ROWS, Emitter, Packed, RowsOnly, can_be_direct, unpack_rows
 from streamjoin.spark.processor import BucketProcessor
-from streamjoin.spark.session import check_session
+from streamjoin.spark.session import check_session, default_buckets
+from streamjoin.spark.sinks import started
 from streamjoin.spark.sources.ticks import TICK, TickSource
 from streamjoin.spark.staging import HASH, SparkStaging, stage_frame, stage_table
 
@@ -55,8 +56,8 @@ def staged_beside(checkpoint: str, plan: EnrichPlan) -> VersionStore:
             f"checkpoint={checkpoint!r}: a table is staged beside it, as files that every worker maps; "
             "give a folder of a file system that all workers share"
         )
-    beside = Path(place.path.rstrip("/") + ".tables")
-    return VersionStore(beside.absolute() / plan.name / plan.table.name, plan.table.name)
+    beside = Path(f"{_local(checkpoint)}.tables")
+    return VersionStore(beside / plan.name / plan.table.name, plan.table.name)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class SparkEnrich:
     frame: DataFrame
     store: VersionStore
     version: StagedVersion
+    checkpoint: Path
 
     @classmethod
     def of(cls, plan: EnrichPlan, checkpoint: str) -> SparkEnrich:
@@ -93,7 +95,7 @@ class SparkEnrich:
                 f"table {plan.table.name!r} has no row with a key: nothing will match", EmptyTable, 4
             )
         spec = replace(plan.for_bucket(version), name=plan.name, buckets=version.form.buckets, hash=HASH)
-        return cls(plan, spec, frame, store, version)
+        return cls(plan, spec, frame, store, version, _local(checkpoint))
 
     @classmethod
     def versions(cls, plan: EnrichPlan, checkpoint: str) -> list[StagedVersion]:
@@ -134,7 +136,8 @@ class SparkEnrich:
         if can_be_direct(self.spec.output):
             return direct_rows(self.emitted(RowsOnly(self.spec.output)), self.output_type())
         blobs = self.emitted(Packed()).where(F.col("kind") == ROWS).select("blob")
-        return blobs.mapInArrow(unpack_rows, self.output_type())
+        unpack: Any = unpack_rows
+        return blobs.mapInArrow(unpack, self.output_type())
 
     def output_type(self) -> T.StructType:
         """The columns of a result in Spark's types."""
@@ -178,6 +181,8 @@ class SparkEnrich:
             .option("folder", str(self.store.folder))
             .option("table", self.store.table)
             .option("cycle_batches", str(self.spec.cycle_batches))
+            .option("checkpoint", str(self.checkpoint))
+            .option("settling", str(_settling(self.plan)))
             .load()
         )
 
@@ -192,11 +197,12 @@ def staged(plan: EnrichPlan, spark: SparkSession, store: VersionStore) -> Staged
     Buckets use the newest version there is, so an older one that is declared again becomes a new one.
     """
     table = plan.table
-    form = plan.form(plan.options.buckets or default_buckets(spark), HASH)
+    newest = store.latest()
+    fixed = default_buckets(spark) if newest is None else newest.form.buckets
+    form = plan.form(plan.options.buckets or fixed, HASH)
     is_frame = isinstance(table.source, DataFrame)
     source = None if is_frame else table_source(table.source)
     label = table.version or (source.fingerprint() if source is not None else None) or "1"
-    newest = store.latest()
     if newest is not None and (newest.label, newest.form) == (label, form):
         return newest
     how = SparkStaging(_key_types(plan), plan.segment_bytes(form.buckets))
@@ -216,23 +222,34 @@ def write(
     join: SparkEnrich, rows: Sink, *, checkpoint: str, trigger: Mapping[str, Any] | None
 ) -> StreamingQuery:
     """Start a query that gives the rows of each batch to a sink."""
-    writer = join.dataframe().writeStream.foreachBatch(rows).option("checkpointLocation", checkpoint)
-    return writer.trigger(**trigger).start() if trigger else writer.start()
+    return started(join.dataframe().writeStream.foreachBatch(rows), checkpoint, trigger)
 
 
 def waiting_after(query: StreamingQuery, plan: EnrichPlan) -> int:
     """How many rows wait after the last batch of a query, in this join and those below it."""
     for progress in reversed(query.recentProgress):
-        seen = json.loads(progress.json).get("observedMetrics") or {}
-        known = [seen[name] for one in plan.chain if (name := f"{PREFIX}{one.name}") in seen]
+        seen = joins(progress)
+        known = [seen[one.name] for one in plan.chain if one.name in seen]
         if len(known) == len(plan.chain):
-            return sum(int(one["waiting"]) for one in known)
+            return sum(one["waiting"] for one in known)
     return 0
+
+
+def _settling(plan: EnrichPlan) -> int:
+    """How many batches after its own the answer to a row may come, through all joins up to this one.
+
+    A row without a match meets a version that came while it waited in another cycle, where it may wait.
+    """
+    return sum((one.spec.cycle_batches - 1) * (1 if one.spec.wait_us is None else 2) for one in plan.chain)
+
+
+def _local(checkpoint: str) -> Path:
+    return Path(urlparse(checkpoint).path.rstrip("/")).absolute()
 
 
 def _has_run(checkpoint: str) -> bool:
     """Whether a query with this checkpoint has finished a batch."""
-    return any((Path(urlparse(checkpoint).path) / "commits").glob("[0-9]*"))
+    return any((_local(checkpoint) / "commits").glob("[0-9]*"))
 
 
 def _key_types(plan: EnrichPlan) -> list[T.DataType]:

@@ -8,6 +8,8 @@ partitions that divides theirs, and the labels depend on nothing that a restart 
 
 from __future__ import annotations
 
+from functools import cache
+
 _MASK = 0xFFFFFFFF
 GUARD = -1  # the label of the group that stores which join this checkpoint belongs to
 
@@ -45,3 +47,9 @@ def bucket_labels(buckets: int) -> list[int]:
         labels.setdefault(spark_hash(candidate) % buckets, candidate)
         candidate += 1
     return [labels[bucket] for bucket in range(buckets)]
+
+
+@cache
+def first_label(buckets: int) -> int:
+    """The label of the bucket that speaks where one must speak for all."""
+    return bucket_labels(buckets)[0]

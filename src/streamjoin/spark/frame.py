@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from streamjoin.declare.control import Control
 from streamjoin.declare.punctuation_source import Condition, Read
@@ -31,7 +31,6 @@ from streamjoin.declare.upstream import UpstreamJoin
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.aggregates import Collect, Extreme
 from streamjoin.join.group_spec import Aggregate
-from streamjoin.join.join_type import INNER
 from streamjoin.join.row_intake import RowIntake
 from streamjoin.join.spec import JoinSpec, within_memory
 from streamjoin.join.strategies.spill import check_share
@@ -40,24 +39,17 @@ from streamjoin.plan.group_by import never_final
 from streamjoin.plan.output import free_names
 from streamjoin.plan.planner import Plan
 from streamjoin.spark.chain import PROPAGATED, PropagatedPacker
-from streamjoin.spark.columns import by_place, micros, normal
+from streamjoin.spark.columns import by_place, check_condition, micros, normal
 from streamjoin.spark.exchange import bucket_labels
 from streamjoin.spark.ingest import PACKED, Packer, PhysicalReads, ScheduledPacker
-from streamjoin.spark.join_bucket import JoinBucket, always_zero, metric_names, monitor_names
+from streamjoin.spark.join_bucket import JoinBucket, metric_names, monitor_names
 from streamjoin.spark.metrics import observed
-from streamjoin.spark.outputs import (
-    ROWS,
-    Emitter,
-    Packed,
-    RowsOnly,
-    UnpackElements,
-    can_be_direct,
-    tags,
-    unpack_rows,
-)
+from streamjoin.spark.outputs import Emitter, Packed, RowsOnly, can_be_direct
 from streamjoin.spark.processor import BucketProcessor
 from streamjoin.spark.scheduled_ingest import scheduled_punctuations
-from streamjoin.spark.session import check_session
+from streamjoin.spark.session import check_session, default_buckets, setting
+from streamjoin.spark.unpacking import Unpacking
+from streamjoin.spark.versions import arrow_schema_of
 
 # Compaction differs from a local run: writing to the state store is expensive, about 3 ms per MB and more for
 # large values, and probing one more run is cheap. docs/decisions has the measurements.
@@ -67,8 +59,8 @@ RUN_BYTES = 8 << 20
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """The columns of a DataFrame in Arrow's types, as Spark's workers see them."""
-    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
-    return to_arrow_schema(frame.schema, timezone=zone)
+    zone = setting(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
+    return arrow_schema_of(frame.schema, zone)
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class SparkJoin:
     spark: SparkSession
 
     @classmethod
-    def of(cls, plan: Plan) -> SparkJoin:
+    def of(cls, plan: Plan, *, warn: bool = True) -> SparkJoin:
         """Check that this join can run on its session, and complete its specification."""
         frames = [stream.source for stream in plan.streams]
         spark = frames[0].sparkSession
@@ -100,7 +92,7 @@ class SparkJoin:
             if (text := never_final(plan)) is not None:
                 raise InvalidJoin(text)
             text = warning_text(plan.bounds)
-            if text is not None:
+            if warn and text is not None:
                 warnings.warn(text, UnboundedState, stacklevel=4)
         buckets = plan.options.buckets or default_buckets(spark)
         check_share(plan.spec.strategies.spill.limit_bytes, buckets)
@@ -108,7 +100,8 @@ class SparkJoin:
         spec = replace(
             plan.spec, buckets=buckets, hash="spark-xxhash64", compaction=compaction, may_defer=False
         )
-        return cls(plan, within_memory(spec), spark)
+        join = cls(plan, within_memory(spec), spark)
+        return replace(join, spec=replace(join.spec, zone=join._read_in_zone()))
 
     def emitted(self, emitter: Emitter) -> DataFrame:
         """The outputs of the buckets, in the emitter's columns; metrics are observed and taken out."""
@@ -131,13 +124,8 @@ class SparkJoin:
             "append",
             "none",
         )
-        return observed(
-            joined,
-            self.spec.name,
-            metric_names(self.spec),
-            monitor=monitor_names(self.spec),
-            always_zero=always_zero(self.spec),
-        )
+        names = metric_names(self.spec)
+        return observed(joined, self.spec.name, names, monitor=monitor_names(self.spec))
 
     def dataframe(self) -> DataFrame:
         """The result rows, unpacked only where their types demand packing."""
@@ -147,25 +135,19 @@ class SparkJoin:
 
     def rows(self, packed: DataFrame) -> DataFrame:
         """The results among what was emitted packed, in the output columns."""
-        blobs = packed.where(F.col("kind") == ROWS).select("blob")
-        return self.passing(blobs.mapInArrow(unpack_rows, self.output_type()))
+        return self.unpacking().rows(packed)
 
-    def elements(self, packed: DataFrame, kind: int | None = None) -> DataFrame:
-        """Everything that was emitted packed, or one kind of it, tagged."""
-        names = tags(self.spec.emits)
-        tagged = T.StructType(
-            [*self.output_type().fields, *(T.StructField(name, T.StringType()) for name in names)]
-        )
-        chosen = packed if kind is None else packed.where(F.col("kind") == kind)
-        found = chosen.select("kind", "input", "reason", "blob").mapInArrow(UnpackElements(self.spec), tagged)
-        return self.passing(found, others=F.col(names[0]) != "row")
+    def elements(self, packed: DataFrame, kinds: Sequence[int] = ()) -> DataFrame:
+        """Everything that was emitted packed, or some kinds of it, tagged."""
+        return self.unpacking().elements(packed, kinds)
 
     def passing(self, rows: DataFrame, others: Any = None) -> DataFrame:
-        """The rows for which an SQL condition of an inner join holds, and `others`."""
-        where = self.plan.options.where
-        if not isinstance(where, str):
-            return rows
-        return rows.where(F.expr(where) if others is None else others | F.expr(where))
+        """The rows for which the condition that only Spark can test holds, and `others`."""
+        return self.unpacking().passing(rows, others)
+
+    def unpacking(self) -> Unpacking:
+        """How to make columns of what was emitted packed, in plain values."""
+        return Unpacking(self.spec, self.output_type(), self.plan.filter_on_spark)
 
     def output_type(self) -> T.StructType:
         """The output columns, in Spark's types."""
@@ -184,7 +166,14 @@ class SparkJoin:
             for name, dtype in zip(self.spec.key_names, self._key_types(), strict=True)
         ]
         emitted = self.plan.streams if self.spec.how.combinations else self.plan.streams[:1]
+        first = len(fields)
         for number, stream in enumerate(emitted):
+            if self.spec.own_keys:
+                start = self.spec.first_column(number)
+                own = self.spec.output.names[start : start + first]
+                fields += [
+                    T.StructField(name, dtype) for name, dtype in zip(own, self._key_types(), strict=True)
+                ]
             fields += [
                 T.StructField(name, stream.source.schema[column].dataType)
                 for name, column in zip(self.spec.payload_names(number), stream.payload, strict=True)
@@ -264,6 +253,16 @@ class SparkJoin:
         times += [control.source.schema[control.time].dataType for control in controls]
         return self.plan.options.zoned or any(isinstance(dtype, T.TimestampType) for dtype in times)
 
+    def _read_in_zone(self) -> str | None:
+        """The session's time zone, where local event times are read in it."""
+        times = [
+            s.source.schema[s.time].dataType for s in self.plan.streams if s.time is not None and not s.stamps
+        ]
+        local = any(not isinstance(dtype, T.TimestampType) for dtype in times)
+        return (
+            self.spark.conf.get("spark.sql.session.timeZone") if local and self._zoned() else self.spec.zone
+        )
+
     def _cache_name(self) -> str:
         text = json.dumps(self.spec.identity(), sort_keys=True)
         return f"{self.spec.name}-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
@@ -277,11 +276,18 @@ def _with_conditions(stream: Stream) -> tuple[DataFrame, dict[Read, str]]:
     reads = [read for read in PhysicalReads.of(stream).added.values() if isinstance(read, Condition)]
     tested = [read for read in reads if read.test not in source.columns]
     names = dict(zip(tested, free_names([f"s{i}" for i in range(len(tested))], source.columns), strict=True))
-    tests = [F.expr(read.test).cast("boolean").alias(name) for read, name in names.items()]
+    tests = [F.expr(read.test).alias(name) for read, name in names.items()]
     frame, at = by_place(source.select("*", *tests))
     places: dict[Read, str] = {read: at[names.get(read, read.test)] for read in reads}
     places.update(at)
     return frame, places
+
+
+def check_filter(plan: Plan) -> None:
+    """Refuse SQL that neither the join nor Spark can test."""
+    if plan.filter_on_spark is not None:
+        spark = plan.streams[0].source.sparkSession
+        check_condition(spark, SparkJoin(plan, plan.spec, spark).output_type(), plan.filter_on_spark)
 
 
 def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
@@ -291,33 +297,13 @@ def direct_rows(emitted: DataFrame, output: T.StructType) -> DataFrame:
     )
 
 
-def default_buckets(spark: SparkSession) -> int:
-    """One bucket for each partition of a shuffle."""
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-
-
 def _refuse_unbuilt(plan: Plan) -> None:
-    if isinstance(plan.options.where, str) and plan.spec.how is not INNER:
-        raise InvalidJoin(
-            f"where={plan.options.where!r}: SQL is tested on the rows of an inner join; "
-            f"a {plan.spec.how.name} join must know it while it joins: give a pyarrow expression "
-            'such as pc.field("price") > 10'
-        )
     for stream in plan.streams:
         if stream.arrival is not None and len(stream.sequence) != 2:
             raise InvalidJoin(
                 f"stream {stream.name!r} is clustered or ordered on Spark without a sequence that names its "
                 "partitions; add sequence=[partition column, offset column]: its order holds in each"
             )
-        source = stream.punctuation
-        if source is None:
-            continue
-        for read in source.reads(stream).values():
-            if isinstance(read, Condition) and not isinstance(read.test, str):
-                raise InvalidJoin(
-                    f"stream {stream.name!r}: {source.name}(…) on Spark takes a boolean column "
-                    "or an SQL condition; give one of them"
-                )
 
 
 def _answer_type(asked: Aggregate, joined: T.StructType) -> T.DataType:

@@ -19,7 +19,7 @@ knows the watermarks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from streamjoin.columnar.keys import canonical
 from streamjoin.declare.punctuation_source import Read
 from streamjoin.declare.stream import Stream
 from streamjoin.join.arrivals import Arrivals, Positions
+from streamjoin.join.notices import LOG, Notices, about_control_rows
 from streamjoin.join.row_intake import DecodedRows, RowIntake, offsets
 from streamjoin.join.scheduled_intake import ScheduledColumn, check_times, scheduled_arrivals
 from streamjoin.join.wire import split, to_bytes
@@ -42,6 +43,7 @@ PACKED_ARROW = pa.schema(
     [pa.field("bucket", pa.int32()), pa.field("input", pa.int32()), pa.field("blob", pa.binary())]
 )
 TASK_BYTES = 16 << 20  # rows a task collects before it packs them
+_NOTICES = Notices()  # of this worker process
 BLOB_BYTES = 256 << 10  # the largest blob, about: an Arrow batch of 4,000 stays below its limit of 2 GB
 
 
@@ -54,7 +56,7 @@ class Packing(ABC):
     layout: Layout
     labels: tuple[int, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
         waiting: list[pa.RecordBatch] = []
         nbytes, packed = 0, False
@@ -126,7 +128,7 @@ class Packer(Packing):
     sequenced: bool = False
     limited: bool = False  # the join has a memory limit, and works in the same processes
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.limited:
             return_large_blocks()
         yield from super().__call__(batches)
@@ -135,7 +137,11 @@ class Packer(Packing):
 
     def arrivals(self, batch: pa.RecordBatch) -> Arrivals:
         """One record batch from the JVM, sorted out."""
-        return self.intake.arrivals(self.decoded(batch))
+        found = self.intake.arrivals(self.decoded(batch))
+        source = self.intake.source
+        if found.control_rows_with_data and source is not None and _NOTICES.first(self.name):
+            LOG.warning("%s.", about_control_rows(self.name, source))
+        return found
 
     def decoded(self, batch: pa.RecordBatch) -> DecodedRows:
         """The columns of a batch as the shared core takes them."""

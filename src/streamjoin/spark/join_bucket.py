@@ -13,20 +13,22 @@ import pandas as pd
 
 from streamjoin.join.arrivals import Arrivals
 from streamjoin.join.counters import Counters
+from streamjoin.join.notices import Notices
 from streamjoin.join.operator import StreamJoin
-from streamjoin.join.outputs import Output
+from streamjoin.join.outputs import FinishedPatterns, Output
 from streamjoin.join.persistence.snapshot import restore, store
 from streamjoin.join.persistence.stored_spec import declared
 from streamjoin.join.spec import JoinSpec
 from streamjoin.join.statistics.forecast import Outlook
 from streamjoin.join.statistics.monitor import Seen
-from streamjoin.join.strategies.order import Sequential
 from streamjoin.join.wire import from_bytes, together
+from streamjoin.spark.exchange import first_label
 from streamjoin.spark.processor import CALLS, TIMES
 from streamjoin.spark.state_store import BucketRunStore
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.run import Run
 
+_NOTICES = Notices()  # of this worker process, over all its buckets
 COUNTERS = tuple(field.name for field in fields(Counters))
 STATE = ("state_rows", "state_bytes", "closed_keys", "deferred", "resident_bytes", "groups")
 GAUGES = (*STATE, "predicted_rows", "predicted_bytes")
@@ -35,7 +37,7 @@ TOTALS = ("results", "propagated_keys", "driver_fallbacks")
 
 
 def metric_names(spec: JoinSpec) -> list[str]:
-    """The metrics of one bucket and batch, in the order of the emitted array; `monitor_names` follow."""
+    """The metrics of one bucket and batch, as a bucket reports them; `monitor_names` follow."""
     counted = [f"{one.name}_{counter}" for one in spec.inputs for counter in COUNTERS]
     return [*counted, *TOTALS, *CALLS, *TIMES, *GAUGES]
 
@@ -43,22 +45,6 @@ def metric_names(spec: JoinSpec) -> list[str]:
 def monitor_names(spec: JoinSpec) -> list[str]:
     """What the constraint monitor measured of each input, and its forecast."""
     return [f"{one.name}_{figure}" for one in spec.inputs for figure in MONITOR]
-
-
-def always_zero(spec: JoinSpec) -> set[str]:
-    """Metrics that cannot be anything else in this join."""
-    never = {
-        "invalidated": not spec.windowed,
-        "late": not spec.windowed,
-        "expired": all(one.ttl_us is None for one in spec.inputs),
-        "intermediate": len(spec.inputs) == 2,
-        "padded": not spec.how.preserved,
-        "reordered": isinstance(spec.strategies.order, Sequential),
-    }
-    found = {f"{one.name}_{counter}" for one in spec.inputs for counter, so in never.items() if so}
-    found |= {f"{one.name}_duplicate_key" for one in spec.inputs if not one.unique}
-    found |= {f"{one.name}_null_time" for one in spec.inputs if not one.layout.timed}
-    return found | ({"groups"} if spec.grouping is None else set())
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,11 @@ class JoinBucket:
         received: dict[int, Arrivals],
         label: int,
     ) -> Iterator[Output]:
-        return operator.process(received)
+        """One batch; ranges leave every bucket in the same batch, so the first one speaks for all."""
+        outputs = _NOTICES.watched(self.spec, operator.process(received))
+        if self.spec.feeds_join or label == first_label(self.spec.buckets):
+            return outputs
+        return (one for one in outputs if not isinstance(one, FinishedPatterns))
 
     def store(self, operator: StreamJoin, save: Callable[[Run], str]) -> Manifest:
         return store(operator, save)

@@ -20,9 +20,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from streamjoin.plan.figures import joins
 from streamjoin.plot import Chart
-
-PREFIX = "streamjoin_"  # of the name under which the metrics of a join are observed
 
 
 class MetricsLog(StreamingQueryListener):
@@ -59,12 +58,7 @@ def batch_lines(progress: dict[str, Any]) -> list[dict[str, Any]]:
         "trigger_ms": progress["durationMs"].get("triggerExecution"),
         "input_rows": progress["numInputRows"],
     }
-    observed = progress.get("observedMetrics") or {}
-    return [
-        {**about, "join": name.removeprefix(PREFIX), **values}
-        for name, values in observed.items()
-        if name.startswith(PREFIX)
-    ]
+    return [{**about, "join": name, **figures} for name, figures in joins(progress).items()]
 
 
 def read_log(path: str | Path) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ pandas frames would convert them value by value.
 
 `Packed` emits few rows, each an Arrow blob with its kind, and an unpack stage makes columns of
 them. It transports rows, punctuations and violations side by side (`elements()`, `write()`), and rows
-of nested types. A join that feeds another also emits what it propagates to that join: range punctuations and
-patterns (PATTERNS) as texts with the number of their bucket, punctuations on a later key (FORWARDED) in the
-same way, and its output watermark (WATERMARK).
+of nested types. Range punctuations and patterns (PATTERNS) leave as texts with the number of their bucket. A
+join that feeds another also emits punctuations on a later key (FORWARDED) in the same way, and its output
+watermark (WATERMARK).
 
-In both, each bucket adds a row for each metric of a batch: `_id` is its number, `_m` its value.
+In both, each bucket adds one row with all figures of its batch as a text, in a column that is null elsewhere.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from streamjoin.punctuation import Punctuation
 from streamjoin.state.codec import batch_bytes, decode_batch
 
 ROWS, PUNCTUATIONS, VIOLATIONS, PATTERNS, WATERMARK, FORWARDED = range(6)
-KIND_NAMES = ("row", "punctuation", "violation")
-METRIC = "_id"  # null on everything that is not a metric
-_METRIC_COLUMNS = (pa.field("_id", pa.int32()), pa.field("_m", pa.int64()))
+KIND_NAMES = ("row", "punctuation", "violation", "punctuation")
+FIGURES = "_figures"  # null on everything else
+_FIGURES = pa.field(FIGURES, pa.string())
 FRAME_ROWS = 100_000
 
 
@@ -55,7 +55,7 @@ class RowsOnly:
             pa.field(f"c{i}", pa.int64() if pa.types.is_timestamp(field.type) else field.type)
             for i, field in enumerate(self.output)
         ]
-        return pa.schema([*fields, *_METRIC_COLUMNS])
+        return pa.schema([*fields, _FIGURES])
 
     def frames(self, output: Output, bucket: int) -> Iterator[pd.DataFrame]:
         """One output element of a bucket as frames of `schema`."""
@@ -65,14 +65,14 @@ class RowsOnly:
                 column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
                 for column in rows.columns
             ]
-            columns += [pa.nulls(rows.num_rows, field.type) for field in _METRIC_COLUMNS]
+            columns.append(pa.nulls(rows.num_rows, pa.string()))
             table = pa.table(columns, schema=self.schema)
             for start in range(0, len(table), FRAME_ROWS):
                 yield _frame(table.slice(start, FRAME_ROWS))
 
-    def metrics(self, values: list[int]) -> pd.DataFrame:
-        """One row for each metric that is not zero."""
-        return _metrics(values, self.schema)
+    def figures(self, text: str) -> pd.DataFrame:
+        """One row with the figures of a bucket."""
+        return _figures(text, self.schema)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Packed:
             pa.field("input", pa.int32()),
             pa.field("reason", pa.string()),
             pa.field("blob", pa.binary()),
-            *_METRIC_COLUMNS,
+            _FIGURES,
         ]
     )
 
@@ -106,12 +106,12 @@ class Packed:
             kind, number = WATERMARK, bucket
         else:
             kind, number, reason, data = VIOLATIONS, output.input, output.reason, output.rows.data
-        values = [kind, number, reason, batch_bytes(data).to_pybytes(), None, None]
+        values = [kind, number, reason, batch_bytes(data).to_pybytes(), None]
         yield _frame(pa.table([[value] for value in values], schema=self.schema))
 
-    def metrics(self, values: list[int]) -> pd.DataFrame:
-        """One row for each metric that is not zero."""
-        return _metrics(values, self.schema)
+    def figures(self, text: str) -> pd.DataFrame:
+        """One row with the figures of a bucket."""
+        return _figures(text, self.schema)
 
 
 Emitter = RowsOnly | Packed
@@ -121,11 +121,9 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(types_mapper=pd.ArrowDtype)
 
 
-def _metrics(values: list[int], schema: pa.Schema) -> pd.DataFrame:
-    nonzero = {i: value for i, value in enumerate(values) if value}
-    columns = [pa.nulls(len(nonzero), field.type) for field in schema][: -len(_METRIC_COLUMNS)]
-    both = pa.array(nonzero.keys(), pa.int32()), pa.array(nonzero.values(), pa.int64())
-    return _frame(pa.table([*columns, *both], schema=schema))
+def _figures(text: str, schema: pa.Schema) -> pd.DataFrame:
+    columns = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
+    return _frame(pa.table([*columns, pa.array([text])], schema=schema))
 
 
 def can_be_direct(output: pa.Schema) -> bool:
@@ -163,6 +161,8 @@ class UnpackElements:
             keys = data.columns[1:]
             columns = dict(zip(self.spec.key_names, keys, strict=True))
             texts = [punctuation.text() for punctuation in punctuations_of(keys)]
+        elif kind == PATTERNS:
+            texts = data.column(0).to_pylist()
         else:
             name = self.spec.inputs[number].name
             columns = self._violation_columns(number, data)

@@ -16,13 +16,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from streamjoin.errors import StateFormatError
 from streamjoin.join.outputs import Output
+from streamjoin.join.persistence.restart import check_restart
+from streamjoin.plan.figures import bucket_text
 from streamjoin.spark.exchange import GUARD
 from streamjoin.spark.malloc import return_free_blocks, return_large_blocks
 from streamjoin.spark.operator_cache import OPERATORS, digest
@@ -129,14 +133,16 @@ class BucketProcessor(StatefulProcessor):
         if label == GUARD:
             for _ in rows:  # Spark requires a group's input to be read to its end
                 pass
-            self._check_identity()
+            with _said_first():
+                self._check_identity()
             return
         work, watch = self.work, Stopwatch()
         received = work.receive(rows)
         self.store.calls.clear()
         stored = self.store.manifest()
         run_store = BucketRunStore(self.store, self.files)
-        operator = self._current(label, stored, run_store, received)
+        with _said_first():
+            operator = self._current(label, stored, run_store, received)
         before = work.totals(operator)
         watch.lap("load_us")
         for output in work.process(operator, received, label):
@@ -152,7 +158,8 @@ class BucketProcessor(StatefulProcessor):
         calls = [self.store.calls["manifest"], self.store.calls["run"]]
         times = [watch.spent[name] for name in TIMES]
         gauges = work.gauges(operator)
-        yield self.emitter.metrics([*counted, *work.arrived(received), *calls, *times, *gauges])
+        figures = [*counted, *work.arrived(received), *calls, *times, *gauges]
+        yield self.emitter.figures(bucket_text(label, figures))
 
     def close(self) -> None:
         self.files.shrink()
@@ -162,8 +169,8 @@ class BucketProcessor(StatefulProcessor):
         stored, now = self.store.manifest(), self.work.identity()
         if stored is not None:
             before = Manifest.decode(stored)
-            before.check_identity(now.identity)
-            if before.facts == now.facts:
+            check_restart(before.identity, now.identity)
+            if (before.identity, before.facts) == (now.identity, now.facts):
                 return
         self.store.put_manifest(now.encode())
 
@@ -182,6 +189,19 @@ class BucketProcessor(StatefulProcessor):
         value = run_store.commit(self.work.store(operator, run_store.saved_as), stored)
         operator.names.memory_manager.run_store = None  # the next batch has its own
         OPERATORS.put(self.work.cache_name, label, digest(value), operator)
+
+
+@contextmanager
+def _said_first() -> Iterator[None]:
+    """A state that cannot be gone on from is said in the first line of the query's exception.
+
+    PySpark leaves out the trace of a worker with this variable; a worker ends with its exception.
+    """
+    try:
+        yield
+    except StateFormatError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def local_folder() -> Path:

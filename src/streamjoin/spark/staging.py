@@ -12,11 +12,13 @@ Parquet into the folder of the version.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import reduce
 from operator import or_
@@ -40,11 +42,15 @@ from streamjoin.enrich.tables.retries import Retries
 from streamjoin.enrich.tables.source import TableSource, check_columns, check_unchanged, read_batches
 from streamjoin.errors import InvalidJoin
 from streamjoin.spark.columns import by_place, normal
+from streamjoin.spark.exchange import bucket_labels
+from streamjoin.spark.session import default_buckets
 
 HASH = "spark-xxhash64"
 SLICE_BYTES = 64 << 20
 _BUFFER_BYTES = 128 << 20
 _UNKNOWN = 1 << 40  # bytes: Spark does not know how large a table is
+_SIZE = re.compile(r"sizeInBytes=([0-9.]+(?:E\+?[0-9]+)?) ([KMGTPE]iB|B)\b")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _FILE_ROWS = 1 << 20  # of the Parquet files that the driver writes
 _SPARKS: dict[str, Any] = {  # Spark's times are microseconds
     "compression": "lz4",
@@ -159,7 +165,6 @@ def _check(frame: DataFrame, form: StagedForm, table: str) -> None:
 
 def _write(frame: DataFrame, form: StagedForm, folder: Path, how: SparkStaging) -> tuple[list[Segment], int]:
     """All segments, written by the workers, and how many rows have a null key."""
-    spark = frame.sparkSession
     frame, at = by_place(frame)
     keys = [
         normal(F.col(at[name]).cast(dtype), dtype)
@@ -177,20 +182,39 @@ def _write(frame: DataFrame, form: StagedForm, folder: Path, how: SparkStaging) 
     # the hash without its sign and its lower half, times the slices, without the next 31 bits
     upper = F.shiftrightunsigned(F.col("h").bitwiseXOR(F.lit(-(1 << 63))), 33)
     number = F.shiftright(upper * F.lit(slices), 31).cast("int")
+    label = F.lit(bucket_labels(slices))[number]  # Spark sends label i to partition i
     task = _StageSlice(form, str(folder), how.segment_bytes)
-    written = rows.repartitionById(slices, number).mapInArrow(task, _SEGMENT)
-    with _watched(spark, f"staging {folder.parent.name}"):
+    written = rows.repartition(slices, label).mapInArrow(task, _SEGMENT)
+    with _watched(folder):
         segments = [Segment(*row) for row in written.collect()]
+    _check_shared(folder, segments)
     return segments, int(nulls.get["null_keys"])
+
+
+def _check_shared(folder: Path, segments: Sequence[Segment]) -> None:
+    """Whether this process sees what the workers wrote."""
+    if segments and not (folder / segments[0].file).is_file():
+        raise InvalidJoin(
+            f"the workers wrote the table's files to {folder}, and this process does not find them there; "
+            "give a checkpoint on a file system that this process and all workers share"
+        )
 
 
 def _slices(rows: DataFrame) -> int:
     """How many tasks sort; memory holds for any number, this is about their time."""
-    size = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # noqa: SLF001
-    parallel = rows.sparkSession.sparkContext.defaultParallelism
+    size, parallel = _estimated_bytes(rows), default_buckets(rows.sparkSession)
     if size > _UNKNOWN:
         return max(64, 4 * parallel)
     return max(-(-size // SLICE_BYTES), min(parallel, -(-size // SEGMENT_BYTES)), 1)
+
+
+def _estimated_bytes(rows: DataFrame) -> int:
+    """What Spark's plan says; the printed plan is the only way to it that Connect has too."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        rows.explain(mode="cost")
+    found = _SIZE.search(printed.getvalue())  # the first is that of the whole plan
+    return _UNKNOWN + 1 if found is None else int(float(found[1]) * 1024 ** _UNITS.index(found[2]))
 
 
 @dataclass(frozen=True)
@@ -201,7 +225,7 @@ class _StageSlice:
     folder: str
     segment_bytes: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What `mapInArrow` calls for every task."""
         context = TaskContext.get()
         stem = f"{context.partitionId() if context else 0:05d}-"
@@ -228,31 +252,23 @@ class _StageSlice:
         return layout.batch(columns)
 
 
-@contextmanager
-def _watched(spark: SparkSession, title: str) -> Iterator[None]:
-    """A progress bar of the tasks while Spark works, on a terminal."""
+@contextlib.contextmanager
+def _watched(folder: Path) -> Iterator[None]:
+    """A progress bar while Spark works, on a terminal: how many segments are written."""
     if not is_shown():
         yield
         return
-    context, group = spark.sparkContext, f"streamjoin-{uuid.uuid4().hex}"
-    before = context.getLocalProperty("spark.jobGroup.id")
     over = threading.Event()
 
     def watch(progress: OnProgress) -> None:
-        tracker = context.statusTracker()
         while not over.wait(0.2):
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-            stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-            known = [stage for stage in stages if stage]
-            progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known) or None)
+            progress(sum(1 for _ in folder.glob("[0-9]*")), None)
 
-    with progress_bar(title) as progress:
+    with progress_bar(f"staging {folder.parent.name}") as progress:
         watcher = threading.Thread(target=watch, args=(progress,), daemon=True)
-        context.setLocalProperty("spark.jobGroup.id", group)
         watcher.start()
         try:
             yield
         finally:
             over.set()
             watcher.join()
-            context.setLocalProperty("spark.jobGroup.id", before)  # type: ignore[arg-type]

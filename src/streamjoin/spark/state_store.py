@@ -21,7 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from streamjoin.columnar.batch import Batch, Layout
+from streamjoin.columnar.batch import Batch, Layout, Places
 from streamjoin.errors import StateFormatError
 from streamjoin.state.codec import decode_run
 from streamjoin.state.manifest import Manifest
@@ -96,13 +96,13 @@ class BucketRunStore:
             run.stored_as = self.save(run)
         return run.stored_as
 
-    def load(self, name: str, layout: Layout) -> Batch:
+    def load(self, name: str, layout: Layout, places: Places | None = None) -> Batch:
         mapped = self.files.get(name)
         if mapped is not None:
-            return decode_run(mapped, layout, check=False)
+            return decode_run(mapped, layout, places=places, check=False)
         value = self.store.run(name)
         self.files.put(name, value)
-        return decode_run(value, layout)
+        return decode_run(value, layout, places=places)
 
     def commit(self, manifest: Manifest, stored: bytes | None) -> bytes:
         """Store the new manifest, and drop the runs that only the one before it needs; returns its bytes."""

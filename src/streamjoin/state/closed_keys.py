@@ -6,12 +6,14 @@ flag when the input has ended. For a unique input the keys it has `seen` are sto
 a duplicate is distinguished from a tuple after a punctuation.
 
 Invariant: a key is stored singly only while no range, pattern or end covers it and some
-other input is still open for it; the operator removes the others by `forget`.
+other input is still open for it; the operator removes the others by `forget`. Where the join has windows,
+a single key has the greatest event time that its input had reached when it was closed, and the operator
+removes it by `forget_before` once watermarks are past what it could match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,12 +36,18 @@ class ClosedKeys(StateComponent):
     holds: Holds = "punctuations"
 
     def __init__(
-        self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy, number: int = 0
+        self,
+        tag: str,
+        layout: Layout,
+        names: RunNames,
+        policy: CompactionPolicy,
+        number: int = 0,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self.name, self.input = f"closed_keys {number}", number
         self.layout = layout.keys_only
-        self.constants = KeySet(f"{tag}c", layout, names, policy)
-        self.seen = KeySet(f"{tag}u", layout, names, policy)
+        self.constants = KeySet(f"{tag}c", layout, names, policy, clock)
+        self.seen = KeySet(f"{tag}u", layout, names, policy, clock)
         single = len(layout.key_types) == 1
         self.ranges = ClosedRanges(layout.key_types[0]) if single else None
         self.patterns: list[KeyPatterns] = []
@@ -100,7 +108,7 @@ class ClosedKeys(StateComponent):
     def close_keys(self, keys: Batch) -> None:
         """No more tuples with one of these keys (sorted batch)."""
         open_keys = keys.distinct_keys()
-        self.constants.side.append(open_keys.where(~self.closed(open_keys)))
+        self.constants.append(open_keys.where(~self.closed(open_keys)))
 
     def see(self, keys: Batch) -> None:
         """Keys of a unique input that have now come."""
@@ -162,6 +170,16 @@ class ClosedKeys(StateComponent):
         """Keys that are closed on every input need no single memory any more."""
         for key_set in self.key_sets:
             key_set.remove(keys)
+
+    def remembers(self, keys: Batch) -> Mask:
+        """Which keys of a sorted batch without repeats are stored here one by one."""
+        found: Mask = np.logical_or.reduce([key_set.contains(keys) for key_set in self.key_sets])
+        return found
+
+    def forget_before(self, stop_us: int, may_go: Callable[[Batch], Mask]) -> None:
+        """Keys that were closed before a time, of those that may go."""
+        for key_set in self.key_sets:
+            key_set.forget_before(stop_us, may_go)
 
 
 def is_everything(patterns: KeyPatterns) -> bool:

@@ -178,6 +178,10 @@ class ClosedRanges:
             i, j = (i + 1, j) if ours_first else (i, j + 1)
         return found
 
+    def copy(self) -> ClosedRanges:
+        """The same ranges, to be kept while these go on growing."""
+        return ClosedRanges(self.dtype, [*self.low], [*self.high])
+
     def beyond(self, smaller: ClosedRanges) -> ClosedRanges:
         """The ranges, whole, that are not just so in a smaller set: those that are new or have grown."""
         known = set(zip(smaller.low, smaller.high, strict=True))

@@ -23,7 +23,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.columnar.batch import Batch, Layout
+from streamjoin.columnar.batch import Batch, Layout, Places
+from streamjoin.columnar.types import stored_type
 from streamjoin.errors import StateFormatError
 
 VERSION = 1
@@ -105,18 +106,38 @@ def encode_run(batch: Batch) -> bytes:
     return encode(RUN, {"rows": len(batch)}, [batch_bytes(batch.data)])
 
 
-def decode_run(value: Any, layout: Layout, *, check: bool = True) -> Batch:
+def decode_run(value: Any, layout: Layout, *, places: Places | None = None, check: bool = True) -> Batch:
     """The rows of a run, in place: `value` (bytes or a memory map) must outlive the batch."""
     header, (part,) = decode(RUN, value, check=check)
-    batch = decode_batch(part)
-    if not batch.schema.equals(layout.schema):
+    data = decode_batch(part)
+    if data.num_rows != header["rows"]:
+        raise StateFormatError("stored state is damaged (a run has another number of rows); restore a backup")
+    return in_layout(data, layout, places)
+
+
+def in_layout(data: pa.RecordBatch, layout: Layout, places: Places | None = None) -> Batch:
+    """Stored columns as the layout of today has them, uncopied: each payload column from its place among the
+    stored ones, null where they have none; a time with a zone in the zone of today.
+    """
+    if places is not None:
+        fixed = layout.first_key + len(layout.key_types)
+        payload = [
+            pa.nulls(data.num_rows, dtype) if place < 0 else data.column(fixed + place)
+            for place, dtype in zip(places, layout.payload_types, strict=True)
+        ]
+        names = layout.schema.names
+        data = pa.RecordBatch.from_arrays([*data.columns[:fixed], *payload], names)
+    if data.schema.equals(layout.schema):
+        return Batch(layout, data)
+    types, wanted = (
+        [stored_type(dtype) for dtype in schema.types] for schema in (data.schema, layout.schema)
+    )
+    if (data.schema.names, types) != (layout.schema.names, wanted):
         raise StateFormatError(
-            f"a stored run has columns {_columns(batch.schema)}, this join has "
+            f"a stored run has columns {_columns(data.schema)}, this join has "
             f"{_columns(layout.schema)}; restart with the inputs and columns it began with"
         )
-    if batch.num_rows != header["rows"]:
-        raise StateFormatError("stored state is damaged (a run has another number of rows); restore a backup")
-    return Batch(layout, batch)
+    return layout.batch([column.cast(dtype) for column, dtype in zip(data, layout.schema.types, strict=True)])
 
 
 def _columns(schema: pa.Schema) -> str:

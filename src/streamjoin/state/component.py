@@ -5,7 +5,8 @@ of single components; they iterate over the operator's list of them:
 
     snapshot     stores the runs of `sorted_runs()` and `to_json()` under `name`; `restore` takes them back
     rebucketing  cuts the runs by the hash of their rows; `merge` combines the JSON parts of all old
-                 buckets into the part of the whole state, `split` cuts the share of one new bucket from it
+                 buckets into the part of the whole state, `split` cuts the share of one new bucket from it;
+                 where a join that feeds an input is rebucketed, `refed` forgets the old senders
     inspection   counts `state_rows` as what the component `holds`, and shows its `contents`
 
 Invariants: `restore(to_json())` gives the same component; the `digest` of a merged part is the same for
@@ -81,6 +82,7 @@ class StateComponent(Protocol):
     name: str  # of the JSON part; unique in its operator
     holds: Holds = "statistics"  # what its rows count as in the size of the state
     input: int | None = None  # the input it belongs to; None: to the whole join
+    by_sender: bool = False  # its rows count the buckets of the join that feeds its input
 
     def sorted_runs(self) -> Sequence[SortedRuns]:
         """The sorted runs it holds, always in the same order."""
@@ -109,6 +111,13 @@ class StateComponent(Protocol):
 
     def split(self, whole: Any, hashes: HashRange) -> Any:
         """The share of one new bucket in the part of the whole state."""
+        return whole
+
+    def refed(self, whole: Any, senders: int) -> Any:
+        """The part of the whole state once the join that feeds its input has so many other buckets.
+
+        What only some of the old buckets have sent is sent again by all the new ones.
+        """
         return whole
 
     def digest(self, whole: Any) -> Any:

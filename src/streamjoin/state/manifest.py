@@ -1,8 +1,8 @@
 """Manifest: the only mutable value of an operator's stored state.
 
 It names the live sorted runs, in their tiers, with their metadata and the flags of their rows; it holds
-the JSON parts of the state components (`facts`); and, fixed for ever, the identity of the join. A restart
-with another identity is refused with what changed.
+the JSON parts of the state components (`facts`); and the identity of the join, by which a restart as
+another join is refused (`join.persistence.restart`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.columnar.batch import Ints, Mask
-from streamjoin.errors import StateFormatError
+from streamjoin.columnar.batch import Ints, Mask, Places
 from streamjoin.state.codec import MANIFEST, decode, encode
 
 
@@ -35,6 +34,7 @@ class RunEntry:
     matched: Mask | None = None
     arrived: Ints | None = None  # the turn of each row, where matches may be deferred
     spilled_at: int | None = None
+    places: Places | None = None  # of the payload columns, where the run was written with other ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +66,12 @@ class Manifest:
         }
         return cls(header["identity"], tiers, header["facts"])
 
-    def check_identity(self, identity: dict[str, Any]) -> None:
-        """Refuse to go on as another join than the one that wrote this state."""
-        changed = [
-            f"{what} was {before!r}, now {now!r}"
-            for what in {**self.identity, **identity}
-            if (before := self.identity.get(what)) != (now := identity.get(what))
-        ]
-        if changed:
-            raise StateFormatError(
-                "this state belongs to another join: "
-                + "; ".join(changed)
-                + ". Restart with the declarations it began with, or with a new checkpoint"
-            )
-
 
 def _entry_to_json(run: RunEntry, parts: list[bytes]) -> list[Any]:
     flags = _put(run.tombstones, parts), _put(run.matched, parts)
     turns = None if run.arrived is None else _put_bytes(run.arrived.tobytes(), parts)
     known = run.stored_as, run.rows, run.nbytes, run.collided
-    return [*known, run.hashes, run.times, *flags, turns, run.spilled_at]
+    return [*known, run.hashes, run.times, *flags, turns, run.spilled_at, run.places]
 
 
 def _put(flags: Mask | None, parts: list[bytes]) -> int | None:
@@ -100,7 +86,7 @@ def _put_bytes(value: bytes, parts: list[bytes]) -> int:
 
 
 def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
-    stored_as, rows, nbytes, collided, hashes, times, tombstones, matched, turns, spilled_at = entry
+    stored_as, rows, nbytes, collided, hashes, times, tombstones, matched, turns, spilled_at, places = entry
     return RunEntry(
         stored_as,
         rows,
@@ -112,6 +98,7 @@ def _entry_from_json(entry: list[Any], parts: list[Any]) -> RunEntry:
         _get(matched, rows, parts),
         None if turns is None else np.frombuffer(zlib.decompress(parts[turns]), np.int64),
         spilled_at,
+        None if places is None else tuple(places),
     )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from streamjoin.columnar.batch import Batch, Layout
+from streamjoin.columnar.batch import Batch, Layout, Places
 from streamjoin.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class RunStore(Protocol):
     def save(self, run: Run) -> str:
         """Store the rows of a run; returns under which name."""
 
-    def load(self, name: str, layout: Layout) -> Batch:
-        """The rows stored under a name."""
+    def load(self, name: str, layout: Layout, places: Places | None = None) -> Batch:
+        """The rows stored under a name, their payload from these places."""
 
 
 def largest_first(runs: Sequence[Run]) -> list[Run]:
@@ -77,7 +77,7 @@ class MemoryManager:
         """The rows of a run that is not in memory."""
         if self.run_store is None or run.stored_as is None:
             raise InvariantBroken(f"run {run.name} is neither in memory nor stored; please report this")
-        run.loaded = batch = self.run_store.load(run.stored_as, run.layout)
+        run.loaded = batch = self.run_store.load(run.stored_as, run.layout, run.places)
         if self.limit_bytes is not None:
             for run_ in list(self._transient):
                 self._spill(run_)

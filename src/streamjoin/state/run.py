@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from streamjoin.columnar.batch import Batch, Ints, Layout, Mask
+from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, Places
 from streamjoin.columnar.hash_index import HashIndex
 from streamjoin.columnar.keys import equal_at
 from streamjoin.columnar.match import any_by_group, expand, find_ranges, match_repeated, match_unique
@@ -59,6 +59,7 @@ class Run:
     memory_manager: MemoryManager | None = None
     arrived: Ints | None = None  # the turn in which each row came, where matches may be deferred
     spilled_at: int | None = None  # and the turn in which the run was spilled
+    places: Places | None = None  # of the payload columns among the stored ones, where these differ
     asked: int = 0  # keys that were looked for here while the rows are in memory
     tombstoned_rows: int = field(init=False)
 

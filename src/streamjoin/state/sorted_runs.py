@@ -10,13 +10,13 @@ fanout - 1 tiers per class.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from streamjoin.columnar.batch import Batch, Ints, Layout, Mask, concat
+from streamjoin.columnar.batch import NO_TIME, Batch, Ints, Layout, Mask, concat
 from streamjoin.state.memory import MemoryManager
 from streamjoin.state.run import Hit, Run, match
 
@@ -287,10 +287,24 @@ def present(hits: Iterable[Hit], groups: int) -> Mask:
 
 
 class KeySet:
-    """A set of keys with their real values behind the hashes; a `SortedRuns` of rows that are only keys."""
+    """A set of keys with their real values behind the hashes; a `SortedRuns` of rows that are only keys.
 
-    def __init__(self, tag: str, layout: Layout, names: RunNames, policy: CompactionPolicy) -> None:
-        self.side = SortedRuns(tag, layout.keys_only, names, policy)
+    With a `clock` each key has the time at which it was put in, and can be forgotten by it. No key that
+    may be forgotten has a time before `_since_us`.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        layout: Layout,
+        names: RunNames,
+        policy: CompactionPolicy,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._clock, self._since_us = clock, NO_TIME
+        self.side = SortedRuns(
+            tag, layout.keys_only if clock is None else layout.keys_with_time, names, policy
+        )
 
     def __len__(self) -> int:
         return self.side.live_rows
@@ -304,7 +318,34 @@ class KeySet:
     def add(self, keys: Batch) -> None:
         """Put in the distinct keys of a sorted batch that are not there yet."""
         distinct = keys.distinct_keys()
-        self.side.append(distinct.where(~self.contains(distinct)))
+        self.append(distinct.where(~self.contains(distinct)))
+
+    def append(self, keys: Batch) -> None:
+        """Put in the distinct keys of a sorted batch, none of which is there."""
+        if self._clock is not None and len(keys):
+            now_us = self._clock()
+            self._since_us = min(self._since_us, now_us)
+            keys = keys.keys_at(now_us)
+        self.side.append(keys)
+
+    def forget_before(self, stop_us: int, may_go: Callable[[Batch], Mask]) -> None:
+        """Take out keys that were put in before a time (exclusive), those of them that may go.
+
+        Touches the keys between the bound of the last call and this one, and those that had to stay.
+        """
+        if self._clock is None or stop_us <= self._since_us:
+            return
+        stay = gone = 0
+        for run in self.side.runs:
+            rows = np.sort(run.live_between(self._since_us, stop_us))
+            if len(rows):
+                free = may_go(run.batch.only_keys().take(rows))
+                gone += run.delete(rows[free])
+                stay += len(rows) - int(np.count_nonzero(free))
+        if gone:
+            self.side.drop_tombstoned()
+        if stay == 0:
+            self._since_us = stop_us
 
     def remove(self, keys: Batch) -> int:
         """Take out the keys of a sorted batch; returns how many were there."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamjoin.columnar.batch import Batch, Layout
+from streamjoin.columnar.batch import Batch, Layout, Places
 from streamjoin.errors import LimitExceeded
 from streamjoin.state.codec import decode_run, encode_run
 from streamjoin.state.run import Run
@@ -46,8 +46,8 @@ class InMemoryRuns:
         self.put(name, value)
         return name
 
-    def load(self, name: str, layout: Layout) -> Batch:
-        return decode_run(self.values[name], layout)
+    def load(self, name: str, layout: Layout, places: Places | None = None) -> Batch:
+        return decode_run(self.values[name], layout, places=places)
 
 
 @dataclass
@@ -113,7 +113,13 @@ class SpillFolder:
     """The disk-resident part of a local run: files in a folder of its own, deleted with this object."""
 
     def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="streamjoin-spill-")
+        try:
+            folder = tempfile.mkdtemp(prefix="streamjoin-spill-")
+        except OSError as error:
+            raise LimitExceeded(
+                f"no folder to spill to in {tempfile.gettempdir()} ({error.strerror}); set TMPDIR to a "
+                "folder that can be written, or leave memory= out"
+            ) from error
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.files = RunFiles(Path(folder))
 
@@ -133,10 +139,10 @@ class SpillFolder:
         self.put(name, value)
         return name
 
-    def load(self, name: str, layout: Layout) -> Batch:
+    def load(self, name: str, layout: Layout, places: Places | None = None) -> Batch:
         mapped = self.files.get(name)
         if mapped is None:
             raise LimitExceeded(
                 f"the spilled run {name} is missing from {self.files.folder}; go on from the last snapshot"
             )
-        return decode_run(mapped, layout, check=False)
+        return decode_run(mapped, layout, places=places, check=False)

@@ -14,11 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streamjoin.demo.generators.nexmark import Nexmark, nexmark_schema
 from streamjoin.demo.spark_sources.registry import NexmarkSource, register
 from streamjoin.errors import InvalidJoin
+from streamjoin.spark.versions import ReadAllAvailable
+from tests.spark.versions import _read_as_from_4_2, needs_read_limits  # noqa: F401 - a fixture
 
 STREAMS = Nexmark(seed=3, events=12_345, rate=5_000)
 OPTIONS = {"seed": 3, "events": 12_345, "rate": 5_000}
@@ -46,6 +47,7 @@ def batches(*args: Any, **options: Any) -> Iterator[tuple[Any, pa.Table]]:
         offset = end
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize(
     ("table", "punctuations"), [("person", False), ("auction", True), ("bid", False), ("bid", True)]
 )
@@ -58,6 +60,7 @@ def test_any_batches_are_the_whole_stream(table, punctuations, events_per_batch,
     assert [end["event"] for end, _ in found] == [*range(events_per_batch, 12_345, events_per_batch), 12_345]
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_batch_read_has_the_rows_of_the_streaming_read():
     schema = from_arrow_schema(nexmark_schema("bid", punctuations=True))
     whole = source(table="bid", punctuations="TRUE", partitions=4, **OPTIONS).reader(schema)
@@ -68,6 +71,7 @@ def test_a_batch_read_has_the_rows_of_the_streaming_read():
     assert found.combine_chunks().equals(streamed.combine_chunks())
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_available_now_takes_one_batch_of_a_stream_that_never_ends():
     for options, size in (({}, 50_000), ({"events_per_batch": 30}, 30), ({"live": "true", "rate": 70}, 70)):
         endless = reader(seed=3, **options)
@@ -79,6 +83,7 @@ def test_available_now_takes_one_batch_of_a_stream_that_never_ends():
     assert reader(seed=3).latestOffset(reader(seed=3).initialOffset(), ReadAllAvailable())["event"] == 50_000
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize("limit", [None, 600])
 def test_live_events_become_due_by_the_clock_since_the_query_began(monkeypatch, limit):
     now = [1_000.0]
@@ -101,6 +106,7 @@ def test_live_events_become_due_by_the_clock_since_the_query_began(monkeypatch, 
     assert run(9_900, 0, 3, 3) == [9_900, 10_000, 10_000]
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -121,6 +127,7 @@ def test_wrong_options_are_refused(options, says):
         source(**options).schema()
 
 
+@pytest.mark.usefixtures("_read_as_from_4_2")
 def test_a_checkpoint_of_another_stream_a_schema_and_a_batch_without_end_are_refused():
     start = reader(**OPTIONS).initialOffset()
     for other in (
@@ -143,6 +150,7 @@ def test_a_checkpoint_of_another_stream_a_schema_and_a_batch_without_end_are_ref
 # ---------------------------------------------------------------- on Spark
 
 
+@needs_read_limits
 @pytest.mark.spark
 def test_batch_and_stream_on_spark_are_the_same_rows_and_go_on_from_a_checkpoint(
     spark: SparkSession, tmp_path

@@ -94,7 +94,7 @@ def test_ranges_partial_and_scheduled_punctuations_are_named() -> None:
     run = Story(sj.join(a, b, how="left"))
     run.push("a", "k x t\n1 10 5")
     run.control("a", "k over\n1 60\n2 90")
-    run.push("b", "k y end p o\n7 1 true p 1")
+    run.push("b", "k y end p o\n7 - true p 1")
     run.punctuate("b", k=sj.between(50, 60))
     assert [(one.what, one.count) for one in kept(run, 0)] == [("tuples", 1), ("scheduled punctuations", 2)]
     assert [(one.what, one.count) for one in kept(run, 1)] == [("ranges", 1), ("partial punctuations", 1)]

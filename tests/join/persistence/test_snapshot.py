@@ -40,9 +40,9 @@ def test_snapshot_and_restore_at_every_step():
     steps = [
         ("push", "a", "k x t\n1 10 10\n1 11 12\n2 20 11"),
         ("push", "b", "k y t\n1 5 10\n2 6 12\n3 7 13"),
-        ("push", "c", "k z t end p o\n1 100 14 false p 1\n2 200 15 false q 1\n1 0 - true p 2"),
+        ("push", "c", "k z t end p o\n1 100 14 false p 1\n2 200 15 false q 1\n1 - - true p 2"),
         ("punctuate", "b", {"k": sj.between(50, 60)}),
-        ("push", "c", "k z t end p o\n1 0 - true q 2\n1 101 15 false q 3\n3 300 16 false p 3"),
+        ("push", "c", "k z t end p o\n1 - - true q 2\n1 101 15 false q 3\n3 300 16 false p 3"),
         ("push", "a", "k x t\n3 30 20\n4 40 21\n5 50 22\n1 12 23"),
         ("punctuate", "c", {"k": [2, 55]}),
         ("push", "b", "k y t\n1 8 20\n5 9 21\n55 1 22"),

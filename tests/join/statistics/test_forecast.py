@@ -149,7 +149,8 @@ def test_three_inputs():
         for name, after in zip("abc", (1, 4, 8), strict=True):
             rows, ends = np.flatnonzero(born == step), np.flatnonzero(born == step - after)
             k = np.concatenate([random.permutation(rows), ends])
-            found[name] = pa.table({"k": k, f"{name}_x": k, "end": np.arange(len(k)) >= len(rows)})
+            end = np.arange(len(k)) >= len(rows)
+            found[name] = pa.table({"k": k, f"{name}_x": pa.array(k, mask=end), "end": end})
         return found
 
     run = sj.join(*inputs).local()

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from lab.experiment import Statement
 from lab.generators.patterns import PATTERN_SCHEMA, clustered, unique
-from lab.papers.pattern_runs import Contender, PairSum, answer, cut, local, observe
+from lab.papers import pwjoin
+from lab.papers.pattern_reference import ReferenceContender
+from lab.papers.pattern_runs import PATTERN, Contender, PairSum, answer, cut, local, observe
 from lab.papers.pwjoin import ASCENDING, RANDOM, parts
 from lab.papers.pwjoin_cost import best_case, predicted
 from streamjoin.errors import InvariantBroken
@@ -67,3 +71,20 @@ def test_best_case_holds_a_cluster_of_a_and_nothing_of_b():
 
 def test_parts_have_their_figures():
     assert [part.says.split()[0] for part in parts()] == ["figure", "figure", "figure", "figures", "equation"]
+
+
+@pytest.mark.parametrize("operator", ["pwjoin", "wjoin", "pjoin"])
+def test_the_reference_engine_sees_what_the_product_sees(operator):
+    data = cut(PATTERN.table(rows=600, seed=1), PATTERN.table(rows=600, seed=2), 0.5)
+    window = None if operator == "pjoin" else 1
+    paper = ReferenceContender(operator, data, window).run()
+    ours = Contender(operator, data, window, single=True).run()
+    assert (paper.results, paper.punctuations) == (ours.results, ours.punctuations)
+    for name in "ab":  # cross invalidation: a tuple of the other stream has to come first
+        assert np.all(np.array(ours.held[name]) <= np.array(paper.held[name]) + 5)
+
+
+def test_of_two_claims_with_one_id_the_first_decides():
+    says = Statement("pwjoin-9-small-single", "A by B", "PWJoin", ">", 1, "times")
+    [claim] = pwjoin._decided([says.decided([1.1]), says.decided([0.9])])
+    assert (claim.holds, claim.product.holds) == (True, False)

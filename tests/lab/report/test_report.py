@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lab.experiment import Statement
+from lab.experiment import Claim, Statement
 from lab.report import journal
 from lab.report.figures import Context, Figure, ReportedExperiment, ReportPart, Table
 from lab.report.run import run_parts
@@ -122,3 +122,25 @@ def test_a_part_that_fails_is_named_and_done_again_alone(tmp_path: Path) -> None
         assert "tuples of A by B" in text  # the parts after it were run
     assert go(tmp_path, experiment(first, lambda context: [], figure_b))
     assert ran == ["first"]
+
+
+def test_the_product_stands_beside_the_reference_and_impossible_is_no_failure(tmp_path: Path) -> None:
+    def figures(context: Context) -> Sequence[Figure]:
+        decided = FASTER.decided([0.7, 0.8]).beside(FASTER.measured([1.5]))
+        undecided = replace(FASTER, id="a-1-b").decided([0.9, 1.1])
+        never = replace(OPEN.measured([1.5]), id="a-1-c", impossible="39 % hits give at most 1.64 times")
+        return [Figure("a-1", "A", "what was run", "A is faster", [decided, undecided, never])]
+
+    assert go(tmp_path, experiment(figures))
+    text = (tmp_path / "toy.md").read_text()
+    for says in (
+        "1 of 3 claims hold; 1 must. 1 are impossible",
+        "| holds | 1.5: does not hold |",
+        "Undecided: A by B <time>. the runs lie on both sides of 1",
+        "Impossible: needs a peer. 39 % hits give at most 1.64 times",
+        "| in all | 1 | 1 | 0 | 1 | 0 | 3 |",
+    ):
+        assert says in text, says
+    assert "the product</th>" in (tmp_path / "toy.html").read_text()
+    stored = json.loads((tmp_path / "toy.json").read_text())["claims"]
+    assert Claim.of(stored[0]).product.holds is False

@@ -33,14 +33,14 @@ def test_before_it_is_staged_figures_are_said_to_be_assumed():
         "customers: the Arrow table, 100,000 rows, about 3.6 MB (guessed from its columns)"
     )
     assert lines["scan"] == (
-        "scan: a batch whose distinct missed keys are below 1,500 is looked up; above it the segments are "
-        "scanned, 3.6 MB a batch (assumed until it is staged: a key is found in 1 µs, and 300 µs for each "
-        "segment it is looked for in, 2 GB are read in a second)"
+        "scan: a batch reads only segments that have missed keys, 3.6 MB at most; below 1,500 missed keys in "
+        "one of 3.6 MB these are looked up, else it is read whole (assumed until it is staged: a key is "
+        "found in 1 µs, and 300 µs for each segment it is looked for in, 2 GB are read in a second)"
     )
     assert lines["latency"] == "latency: each row is answered in the batch it comes with"
     assert lines["memory"] == (
-        "memory: 64 MB: 3.43 MB for the segment that is read, 60.6 MB for cached values and rows that wait "
-        "(what is needed at least shows when it is staged)"
+        "memory: 64 MB: 3.43 MB for the segment that is read (its size by the cost model), 60.6 MB for "
+        "cached values and rows that wait (what is needed at least shows when it is staged)"
     )
     assert lines["versions"].startswith("versions: the source tells by its content whether it is new")
 
@@ -76,7 +76,10 @@ def test_what_is_staged_beside_a_checkpoint_is_told(tmp_path):
 
 def test_a_longer_cycle_reads_less_in_each_batch():
     lines = told(sj.enrich(stream("orders", "id"), customers(cycle_batches=2)).explain())
-    assert "below 600 is looked up; above it the segments are scanned, 1.8 MB a batch" in lines["scan"]
+    assert lines["scan"].startswith(
+        "scan: below 600 waiting keys all are answered at once; a batch reads only segments that have missed "
+        "keys, 1.8 MB at most; below 1,500 missed keys in one of 3.6 MB these are looked up"
+    )
     assert lines["latency"] == (
         "latency: each row is answered within 2 batches: 1 later at most, and each batch reads a "
         "share of 1/2 of the table"
@@ -99,8 +102,8 @@ def test_a_small_table_is_scanned_whenever_a_row_waits():
         "small: the Arrow table, 1 rows, 24 bytes staged, and 1 left out because their key is null"
     )
     assert told(joined.explain())["scan"] == (
-        "scan: the segments are scanned, 48 bytes a batch: that costs less than finding one key "
-        "(assumed until it is staged)"
+        "scan: a batch reads only segments that have missed keys, 48 bytes at most, each whole: that costs "
+        "less than finding one key (assumed until it is staged)"
     )
 
 

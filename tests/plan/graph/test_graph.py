@@ -381,8 +381,8 @@ def test_edges_that_are_refused(on, says):
 def test_what_else_is_refused():
     a, b, c = stream("a", "x p"), stream("b", "x y"), stream("c", "y r")
     on = "a.x = b.x and b.y = c.y"
-    with pytest.raises(sj.InvalidJoin, match="how='left' with on=: joins on several keys are inner"):
-        sj.join(a, b, c, on=on, how="left")
+    with pytest.raises(sj.InvalidJoin, match="how='full' with on=: joins on several keys are inner"):
+        sj.join(a, b, c, on=on, how="full")
     with pytest.raises(sj.InvalidJoin, match="two inputs have the same name"):
         sj.join(a, b, b, on=on)
     with pytest.raises(sj.InvalidJoin, match="write edges as"):

@@ -4,8 +4,9 @@ A generator's stream has places, counted in a unit of its own (news items, event
 place to any other. So an offset is a place and the name of the stream, a partition is a stretch of places,
 and a batch that is read again is the same. Within a partition the rows keep their order.
 
-availableNow takes a finite stream to its end, batch by batch, and one batch of a stream that never ends. A
-checkpoint names its stream and generator; with other options it is refused.
+availableNow takes a finite stream to its end, batch by batch, and one batch of a stream that never ends.
+Before Spark 4.2 a batch takes all there is, and an option that limits it is refused. A checkpoint names its
+stream and generator; with other options it is refused.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from time import monotonic
 from typing import Any, ClassVar, TypeAlias, cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from streamjoin.errors import InvalidJoin
+from streamjoin.spark.versions import (
+    LimitedReader,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    arrow_schema_of,
+    needs,
+)
 
 Offset: TypeAlias = dict[str, Any]  # JSON of numbers and strings
 
@@ -90,7 +93,7 @@ class Generated(ABC):
 
     def check_schema(self, schema: StructType) -> None:
         """Refuse a schema of the user's: the columns are what they are."""
-        if not self.columns.equals(to_arrow_schema(schema, timezone="UTC")):
+        if not self.columns.equals(arrow_schema_of(schema, "UTC")):
             raise InvalidJoin(
                 f"{self.SOURCE} gives {self.ddl} for <{self.title}>. Leave .schema(…) out and select columns."
             )
@@ -139,7 +142,7 @@ class GeneratedReader(DataSourceReader):
         return self._plan.rows(cast("PlaceRange", partition))
 
 
-class GeneratedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class GeneratedStreamReader(LimitedReader):
     """A stream in micro-batches."""
 
     def __init__(self, plan: Generated) -> None:
@@ -187,7 +190,10 @@ class GeneratedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._plan.per_batch or ceil(self._plan.per_second or 1)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return self._plan.cut(self._plan.place(start), self._plan.place(end))
+        first, last = self._plan.place(start), self._plan.place(end)
+        if last < first:  # the end was found without knowing the start
+            raise needs("4.2", f"{self._plan.SOURCE}: to go on from a checkpoint of a stream without an end")
+        return self._plan.cut(first, last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._plan.rows(cast("PlaceRange", partition))

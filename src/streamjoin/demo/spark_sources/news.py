@@ -33,6 +33,7 @@ from streamjoin.demo.spark_sources.generated import (
     differing,
 )
 from streamjoin.spark.sources.options import Options
+from streamjoin.spark.versions import stream_reader
 
 _NEWS = "streamjoin_news"
 _NEWS_OPTIONS = {
@@ -124,7 +125,8 @@ class NewsSource(DataSource):
         return GeneratedReader(self._plan(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return GeneratedStreamReader(self._plan(schema))
+        limits = [name for name in self.options if name == "items_per_batch"]
+        return stream_reader(GeneratedStreamReader(self._plan(schema)), limits)
 
     def _plan(self, schema: StructType) -> _NewsPlan:
         plan = _NewsPlan.of(self.options)

@@ -36,6 +36,7 @@ from streamjoin.demo.spark_sources.generated import (
     differing,
 )
 from streamjoin.spark.sources.options import Options
+from streamjoin.spark.versions import stream_reader
 
 _NEXMARK = "streamjoin_nexmark"
 _OPTIONS = {
@@ -120,7 +121,8 @@ class NexmarkSource(DataSource):
         return GeneratedReader(self._plan(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return GeneratedStreamReader(self._plan(schema))
+        limits = [name for name in self.options if name == "events_per_batch"]
+        return stream_reader(GeneratedStreamReader(self._plan(schema)), limits)
 
     def _plan(self, schema: StructType) -> _NexmarkPlan:
         plan = _NexmarkPlan.of(self.options)

@@ -44,6 +44,7 @@ def table_source(source: Any) -> TableSource:
 def _files(path: Path) -> TableSource:
     if not path.exists():
         raise InvalidJoin(f"table {path} is not there; give the path of a folder or file that is")
+    _refuse_lake_table(path)
     found = [path] if path.is_file() else sorted(_shown(path))
     for endings, form in ((PARQUET, ParquetFiles), (ARROW, ArrowFiles)):
         chosen = tuple(file for file in found if file.suffix.lower() in endings)
@@ -54,6 +55,39 @@ def _files(path: Path) -> TableSource:
         f"table {path} has no Parquet ({', '.join(PARQUET)}) or Arrow files ({', '.join(ARROW)}); "
         f"there is {there}{', …' if len(found) > 5 else ''}"
     )
+
+
+@dataclass(frozen=True)
+class _Lake:
+    """A table format whose log says which of its files count; the others have rows that were removed."""
+
+    name: str
+    log: str  # a folder
+    within: str  # what it holds
+    spark: str
+    python: str
+
+
+_LAKES = (
+    _Lake("Delta", "_delta_log", "*", "delta", "deltalake.DeltaTable({!r}).to_pyarrow_table()"),
+    _Lake("Iceberg", "metadata", "*.metadata.json", "iceberg", "the result of pyiceberg's scan().to_arrow()"),
+    _Lake("Hudi", ".hoodie", "*", "hudi", "the rows as an Arrow table"),
+)
+
+
+def _refuse_lake_table(path: Path) -> None:
+    """Refuse a folder of a lake table, a part of one, and a folder that has one in it."""
+    whole = path.absolute()
+    for lake in _LAKES:
+        below = sorted(whole.rglob(lake.log)) if whole.is_dir() else []
+        for log in (*(above / lake.log for above in (whole, *whole.parents)), *below):
+            if log.is_dir() and any(log.glob(lake.within)):
+                at = log.parent
+                raise InvalidJoin(
+                    f"table {path}: {at} is a {lake.name} table, and its files alone do not tell which rows "
+                    f"were removed; give spark.read.format({lake.spark!r}).load({str(at)!r}), or without "
+                    f"Spark {lake.python.format(str(at))}"
+                )
 
 
 def _shown(folder: Path) -> Iterator[Path]:

@@ -1,9 +1,10 @@
 """A table from SQLite, with Python's own driver: one SELECT, so one snapshot, fetched in batches.
 
-SQLite's values have types, its columns only affinities: a column declared as INTEGER, REAL or TEXT has that
-type; any other, and all of a query, has the type of its first 1,000 values (whole numbers beside others are
-floats). A later value that does not fit is an error that names its column. Dates are what they are in SQLite:
-text or numbers.
+SQLite's values have types, its columns only affinities: a column declared as INTEGER, REAL, TEXT or BLOB has
+that type, also in a query, and so has a CAST. Any other has the type of its first 1,000 values (whole numbers
+beside others are floats); where a query gives no rows such a column is refused, as it would have another type
+once there are rows. A later value that does not fit is an error that names its column. Dates are what they
+are in SQLite: text or numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from streamjoin.errors import BadInput, InvalidJoin, SourceLost
 _LOOKED_AT = 1000
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 # what a declaration contains; any other decides nothing
-_DECLARED = {"INT": int, "CHAR": str, "CLOB": str, "TEXT": str, "REAL": float, "FLOA": float, "DOUB": float}
+_DECLARED = {
+    "INT": int,
+    "BLOB": bytes,
+    **dict.fromkeys(("CHAR", "CLOB", "TEXT"), str),
+    **dict.fromkeys(("REAL", "FLOA", "DOUB"), float),
+}
 
 
 def sqlite(path: str | Path, *, table: str | None = None, query: str | None = None) -> SQLite:
@@ -65,13 +71,23 @@ class SQLite(TableSource):
             first = database.execute(f"SELECT * FROM {self.rows_of} LIMIT {_LOOKED_AT}")  # noqa: S608
             names = [each[0] for each in first.description]
             columns = list(zip(*first.fetchall(), strict=True)) or [()] * len(names)
-            wished = dict(database.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)))
+            wishes = self._wishes(database)
         return pa.schema(
             [
-                pa.field(name, _TYPES[_declared(wished.get(name, "")) or self._seen(name, column)])
-                for name, column in zip(names, columns, strict=True)
+                pa.field(name, _TYPES[_declared(*wish) or self._seen(name, column)])
+                for name, column, wish in zip(names, columns, wishes, strict=True)
             ]
         )
+
+    def _wishes(self, database: sqlite3.Connection) -> list[tuple[str, ...]]:
+        """What is declared of each column: of one of a table as it was written, of a CAST its affinity."""
+        found = []
+        for number, (what, rows) in enumerate((("VIEW", ""), ("TABLE", " LIMIT 0"))):
+            name = f"streamjoin_columns_{number}"
+            database.execute(f"CREATE TEMP {what} {name} AS SELECT * FROM {self.rows_of}{rows}")  # noqa: S608
+            told = database.execute("SELECT type FROM pragma_table_info(?)", (name,))
+            found.append([wish for (wish,) in told])
+        return list(zip(*found, strict=True))
 
     def _seen(self, name: str, values: Sequence[Any]) -> type:
         kinds = {type(value) for value in values if value is not None}
@@ -80,6 +96,11 @@ class SQLite(TableSource):
         if len(kinds) > 1:
             listed = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise BadInput(f"{self.describe()}: column {name!r} holds {listed}; cast it in a query")
+        if not values and self.table is None:
+            raise InvalidJoin(
+                f"{self.describe()} gives no rows now, and column {name!r} has no type without them; "
+                f"write CAST(… AS INTEGER), REAL or TEXT in the query"
+            )
         return kinds.pop() if kinds else str
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -139,5 +160,7 @@ class SQLite(TableSource):
             raise BadInput(f"{self.describe()} cannot be read ({error}); give a whole database") from error
 
 
-def _declared(wish: str) -> type | None:
-    return next((kind for part, kind in _DECLARED.items() if part in wish.upper()), None)
+def _declared(*wishes: str) -> type | None:
+    """The type that the first declaration has that decides one."""
+    told = (kind for wish in wishes for part, kind in _DECLARED.items() if part in wish.upper())
+    return next(told, None)

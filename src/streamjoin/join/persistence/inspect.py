@@ -23,6 +23,7 @@ import numpy as np
 
 from streamjoin.columnar.batch import Batch, Ints, Mask
 from streamjoin.join.operator import StreamJoin
+from streamjoin.join.pending_removal import pending_keys
 from streamjoin.join.propagation import punctuations_of
 from streamjoin.state.component import Contents, StateComponent, TimeSpan
 
@@ -121,7 +122,7 @@ def inspect(join: StreamJoin) -> InspectedState:
     return InspectedState(
         tuple(_input(join, i, components) for i in range(len(join.sides))),
         tuple(entry for one in propagated for entry in _entries(join, one)),
-        len(join.state.pending_purge),
+        pending_keys(join.state),
         {side.tag: side.live_rows for one in others for side in one.sorted_runs()},
     )
 
@@ -153,19 +154,21 @@ def _tuples(join: StreamJoin, i: int, rows: Batch) -> Iterator[StateEntries]:
     """The tuples of input i by the inputs they wait for."""
     if len(rows) == 0:
         return
-    group, span = rows.groups.of_rows(), join.spec.inputs[i].span_us
+    group, spec = rows.groups.of_rows(), join.spec.inputs[i]
     others = [m for m in range(len(join.sides)) if m != i]
     waits, enough = [], []
     for m in others:
         open_: Mask = ~join.closed_keys[m].closed(rows)[group]
-        if span is not None:
+        if (span := spec.span_to(m)) is not None:
             open_ &= rows.bound >= join.watermarks[m] - span
         waits.append(open_)
         enough.append(open_ & ~join.sides[m].present(rows)[group])
     names = [join.spec.inputs[m].name for m in others]
     for code, chosen in _alike([*waits, *enough]):
         open_names = _named(names, code[: len(others)])
-        ends = rows.bound[chosen] + span if span is not None and open_names else None
+        spans = [spec.span_to(m) for m, open_ in zip(others, code, strict=False) if open_]
+        known = [span for span in spans if span is not None]
+        ends = rows.bound[chosen] + max(known) if known else None
         yield StateEntries(
             "tuples",
             len(chosen),

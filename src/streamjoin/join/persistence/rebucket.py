@@ -15,9 +15,10 @@ once; of the old buckets only those that the present new one needs are open.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ from streamjoin.state.sorted_runs import MarkedRows, SortedRuns
 from streamjoin.state.stores import InMemoryRuns
 
 JsonParts = dict[str, Any]  # by the name of the component
+Senders = Mapping[int, int]  # inputs that a rebucketed join feeds: how many buckets that one has now
+NONE_REFED: Senders = MappingProxyType({})
 
 
 def hash_ranges(buckets: int) -> list[HashRange]:
@@ -51,14 +54,19 @@ def hash_ranges(buckets: int) -> list[HashRange]:
 
 
 def rebucketed(
-    spec: JoinSpec, manifests: Sequence[Manifest], open_bucket: Callable[[int], StreamJoin], buckets: int
+    spec: JoinSpec,
+    manifests: Sequence[Manifest],
+    open_bucket: Callable[[int], StreamJoin],
+    buckets: int,
+    refed: Senders = NONE_REFED,
 ) -> Iterator[StreamJoin]:
     """The joins of `buckets` new buckets, in order; `open_bucket` gives an old one with its runs."""
-    whole = WholeState.of(spec, [manifest.facts for manifest in manifests])
+    whole = WholeState.of(spec, [manifest.facts for manifest in manifests], refed)
     unknown = unknown_runs(spec, manifests)
     if unknown:
         refuse(f"rows of {', '.join(unknown)}")
-    target = replace(spec, buckets=buckets)
+    inputs = tuple(replace(one, partitions=refed.get(i, one.partitions)) for i, one in enumerate(spec.inputs))
+    target = replace(spec, buckets=buckets, inputs=inputs)
     bounds = bucket_bounds(len(manifests))
     opened: dict[int, StreamJoin] = {}
     for hashes in hash_ranges(buckets):
@@ -67,13 +75,20 @@ def rebucketed(
         opened = {bucket: opened.get(bucket) or open_bucket(bucket) for bucket in needed}
         join = restore(target, Manifest(target.identity(), {}, whole.share(hashes)), InMemoryRuns())
         join.names.begin(join.state.counters.step)
-        old = zip(*(each.state.sorted_runs() for each in opened.values()), strict=True)
-        for side, parts in zip(join.state.sorted_runs(), old, strict=True):
+        old = zip(*(_copied_runs(each, refed) for each in opened.values()), strict=True)
+        for side, parts in zip(_copied_runs(join, refed), old, strict=True):
             if side.by_hash:
                 _copy_rows(side, parts, hashes)
             elif hashes.of_first_bucket:
                 _copy_rows(side, parts[:1], HashRange())
         yield join
+
+
+def _copied_runs(join: StreamJoin, refed: Senders) -> Iterator[SortedRuns]:
+    """The sorted runs of the components that do not count senders which are no longer there."""
+    for component in join.state.components():
+        if not (component.by_sender and component.input in refed):
+            yield from component.sorted_runs()
 
 
 def unknown_runs(spec: JoinSpec, manifests: Iterable[Manifest]) -> dict[str, int]:
@@ -109,7 +124,7 @@ class WholeState:
     parts: JsonParts
 
     @classmethod
-    def of(cls, spec: JoinSpec, stored: Sequence[JsonParts]) -> WholeState:
+    def of(cls, spec: JoinSpec, stored: Sequence[JsonParts], refed: Senders = NONE_REFED) -> WholeState:
         """Merge; refused where buckets disagree or hold a part that no component knows."""
         components = StreamJoin(spec).state.components()
         unknown = sorted(set().union(*stored) - {component.name for component in components})
@@ -120,6 +135,10 @@ class WholeState:
             for component in components
             if (found := [parts[component.name] for parts in stored if component.name in parts])
         }
+        for component in components:
+            senders = None if component.input is None else refed.get(component.input)
+            if senders is not None and merged.get(component.name) is not None:
+                merged[component.name] = component.refed(merged[component.name], senders)
         return cls(components, {name: part for name, part in merged.items() if part is not None})
 
     def share(self, hashes: HashRange) -> JsonParts:
@@ -137,15 +156,15 @@ class WholeState:
 class Totals:
     """The contents of all buckets: equal for equal states, however they are cut."""
 
-    def __init__(self, spec: JoinSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: JoinSpec, refed: Senders = NONE_REFED) -> None:
+        self.spec, self.refed = spec, refed
         self.sides: dict[str, tuple[int, int]] = {}
         self.stored: list[JsonParts] = []
 
     def add(self, manifest: Manifest, join: StreamJoin) -> None:
         """One more bucket."""
         self.stored.append(manifest.facts)
-        for side in join.state.sorted_runs():
+        for side in _copied_runs(join, self.refed):
             rows, total = self.sides.get(side.tag, (0, 0))
             for run in side.runs:
                 more, number = _live_checksum(run)
@@ -154,7 +173,7 @@ class Totals:
 
     def differences(self, other: Totals) -> list[str]:
         """What is not the same in the other state, by name."""
-        ours, theirs = (WholeState.of(each.spec, each.stored).digest() for each in (self, other))
+        ours, theirs = (WholeState.of(each.spec, each.stored, self.refed).digest() for each in (self, other))
         ours |= {f"rows of {tag}": found for tag, found in self.sides.items()}
         theirs |= {f"rows of {tag}": found for tag, found in other.sides.items()}
         return sorted(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))

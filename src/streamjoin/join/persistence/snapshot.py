@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamjoin.columnar.batch import Layout
+from streamjoin.columnar.batch import Layout, Places
 from streamjoin.errors import StateFormatError
 from streamjoin.join.operator import StreamJoin
+from streamjoin.join.persistence.restart import check_restart, moved, through
 from streamjoin.join.spec import JoinSpec
 from streamjoin.state.codec import SNAPSHOT, decode, encode
 from streamjoin.state.manifest import Manifest, RunEntry
@@ -40,8 +41,11 @@ def json_parts(join: StreamJoin) -> dict[str, Any]:
 
 
 def restore(spec: JoinSpec, manifest: Manifest, run_store: RunStore) -> StreamJoin:
-    """The join as it was when the manifest was made; the run store has the runs it names."""
-    manifest.check_identity(spec.identity())
+    """The join as it was when the manifest was made; the run store has the runs it names.
+
+    Where an input has other columns since, its tuples are read as if they always had these (`restart`).
+    """
+    check_restart(manifest.identity, spec.identity())
     join = StreamJoin(spec)
     memory_manager = join.names.memory_manager
     memory_manager.run_store = run_store
@@ -52,9 +56,14 @@ def restore(spec: JoinSpec, manifest: Manifest, run_store: RunStore) -> StreamJo
             f"this state holds {', '.join(unknown)}, which this version does not know; "
             "use the version of streamjoin that wrote it"
         )
+    columns = manifest.identity["columns"], spec.identity()["columns"]
+    places = {
+        side.tag: moved(*(one[name] for one in columns))
+        for side, name in zip(join.sides, manifest.identity["inputs"], strict=True)
+    }
     for side in join.state.sorted_runs():
         side.tiers = [
-            [run_of(entry, side.layout, memory_manager) for entry in tier]
+            [run_of(entry, side.layout, memory_manager, places.get(side.tag)) for entry in tier]
             for tier in manifest.tiers.get(side.tag, [])
         ]
     for component in components:
@@ -68,18 +77,24 @@ def entry_of(run: Run, stored_as: str) -> RunEntry:
     known = run.metadata
     marks = run.tombstones, run.matched
     bounds = known.hashes, known.times
-    return RunEntry(
-        stored_as, known.rows, known.nbytes, run.collided, *bounds, *marks, run.arrived, run.spilled_at
-    )
+    places = run.places if stored_as == run.stored_as else None  # stored anew: as its rows are now
+    turns = run.arrived, run.spilled_at
+    return RunEntry(stored_as, known.rows, known.nbytes, run.collided, *bounds, *marks, *turns, places)
 
 
-def run_of(entry: RunEntry, layout: Layout, memory_manager: MemoryManager) -> Run:
-    """The run that a manifest knows; its rows are loaded when they are needed."""
+def run_of(
+    entry: RunEntry, layout: Layout, memory_manager: MemoryManager, places: Places | None = None
+) -> Run:
+    """The run that a manifest knows; its rows are loaded when they are needed.
+
+    `places`: where the columns of today were when the manifest was made.
+    """
     name = entry.stored_as.rpartition("-")[0]
     run = Run(name, None, entry.tombstones, entry.matched, entry.stored_as, entry.collided)
     run.known_metadata = RunMetadata(layout, entry.rows, entry.nbytes, entry.hashes, entry.times)
     run.memory_manager = memory_manager
     run.arrived, run.spilled_at = entry.arrived, entry.spilled_at
+    run.places = through(entry.places, places)
     return run
 
 

@@ -30,10 +30,13 @@ def declared(spec: JoinSpec) -> dict[str, Any]:
         "grouping": None if spec.grouping is None else _grouping_to_json(spec.grouping),
         "inputs": [
             {
+                "columns": one.columns,
+                "origins": one.origins,
                 "schema": one.layout.schema.serialize().to_pybytes().hex(),
                 "lateness (us)": one.lateness_us,
                 "idle (us)": one.idle_us,
                 "partitions": one.partitions,
+                "fed by": one.fed_by,
                 "closes": one.closes,
                 "forwarded": one.forwarded,
             }
@@ -58,7 +61,10 @@ def read_spec(identity: dict[str, Any], facts: dict[str, Any], compaction: Compa
         hash=identity["hash"],
         grouping=None if grouping is None else _grouping_from_json(grouping),
         feeds_join=identity.get("feeds a join", False),
-        stamps=tuple(identity.get("stamps", ())),
+        stamps=("latest", "until")[: identity.get("stamps", 0)],
+        null_safe=identity.get("null-safe", False),
+        filter=identity.get("filter"),
+        zone=identity.get("zone"),
     )
 
 
@@ -87,8 +93,9 @@ def _input(name: str, identity: dict[str, Any], stored: dict[str, Any]) -> Input
     return InputSpec(
         name,
         Layout(tuple(types["k"]), "t" in schema.names, tuple(types["p"]), until="d" in schema.names),
-        tuple(column.partition(":")[0] for column in identity["columns"][name]),
+        tuple(stored["columns"]),
         window_us=identity["windows (us)"][name],
+        ranges_us=tuple(identity.get("ranges (us)", {}).get(name, ())),
         lateness_us=stored["lateness (us)"],
         idle_us=stored["idle (us)"],
         unique=name in identity["unique"],
@@ -97,6 +104,9 @@ def _input(name: str, identity: dict[str, Any], stored: dict[str, Any]) -> Input
         partitioned=arrival is not None and arrival.endswith("in each partition"),
         closes=stored["closes"],
         forwarded=tuple(stored["forwarded"]),
+        origins=tuple(stored["origins"]),
+        time=identity["times"].get(name),
+        fed_by=stored["fed by"],
     )
 
 

@@ -167,8 +167,13 @@ class Calibration(StateComponent):
         lag = [total / number if number else 0.0 for total, number in zip(self._lag, self._lags, strict=True)]
         behind = lag[i] - one.lateness_us
         stays = []
-        if one.window_us is not None:
-            stays.append(one.window_us + max(each for m, each in enumerate(lag) if m != i) - behind)
+        spans = [
+            min((span for span in (one.window_us, limit) if span is not None), default=None)
+            for limit in one.ranges_us or (None,) * len(lag)
+        ]
+        known = [span + lag[m] for m, span in enumerate(spans) if m != i and span is not None]
+        if len(known) == len(lag) - 1:
+            stays.append(max(known) - behind)
         if one.ttl_us is not None and self.timed:
             stays.append(one.ttl_us + one.lateness_us)
         return max(min(stays), 0.0) if stays else float("inf")

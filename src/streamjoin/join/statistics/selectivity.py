@@ -40,6 +40,14 @@ class Selectivities(StateComponent):
         self._matched: dict[frozenset[int], float] = {}
         self._tried: dict[frozenset[int], float] = {}
 
+    @classmethod
+    def declared(cls, inputs: int, shares: Mapping[tuple[int, ...], float]) -> Selectivities:
+        """Selectivities that someone knows, by the numbers of their inputs."""
+        found = cls(inputs)
+        for chosen, share in shares.items():
+            found._add(frozenset(chosen), share, 1.0)
+        return found
+
     @property
     def known(self) -> bool:
         """Whether combinations of all inputs were tried and found."""

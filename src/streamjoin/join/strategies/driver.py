@@ -8,18 +8,21 @@ The paper on the adaptive driver, section 3.2: a buffer (an input's rows of this
 before the next, which one first by what its rows are expected to give; the adaptive driver by what the
 whole batch is expected to cost. Worked number: buffers of 100 and 10 rows, 1,000 tuples stored of each input,
 one of 1,000 pairs matches: equation 1 expects 100 and 10 results, so `initial_output` takes the first.
-What a policy needs and nobody has measured yet is not guessed: it is each input's turn as declared.
+What a policy needs and nobody has measured yet is not guessed: it is each input's turn as declared. With
+`selectivities=` (`declared`) it goes by those from the start, and not by what is measured.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Protocol
 
+from streamjoin.declare.checks import is_whole
 from streamjoin.errors import InvalidJoin
+from streamjoin.join.strategies.declared import Declared, check_complete, check_declared
 
 
 class Queue(Protocol):
@@ -48,8 +51,10 @@ class Queue(Protocol):
 class Driver(Protocol):
     """Chooses the next input among those with something left, and how many rows it may give.
 
-    One with a method `for_batch(queues)` is asked at the beginning of each batch for the driver of that
-    batch. One with `needs_selectivities` is reported while none are known.
+    One with a method `for_inputs(names)` is asked for the driver of a join with inputs of these names. One
+    with a method `for_batch(queues)` is asked at the beginning of each batch for the driver of that
+    batch. One with `needs_selectivities` is reported while none are known. One with `by_time` finds the rows
+    of each input in the order of their event times, unless a sequence gives another.
     """
 
     @property
@@ -57,9 +62,15 @@ class Driver(Protocol):
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]: ...
 
 
+Quota = int | Mapping[str, int | None] | None
+
+
 def check_quota(quota: Any) -> None:
-    """A quota is a number of rows, or None for all that are there."""
-    if quota is not None and (not isinstance(quota, int) or isinstance(quota, bool) or quota < 1):
+    """A quota is a number of rows, or None for all that are there; of each input where it is a mapping."""
+    if isinstance(quota, Mapping):
+        for each in quota.values():
+            check_quota(each)
+    elif quota is not None and not is_whole(quota):
         raise InvalidJoin(f"a quota of {quota!r} rows would never finish; give 1 or more")
 
 
@@ -108,6 +119,8 @@ class RandomInput:
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+        if not is_whole(self.seed, least=None):
+            raise InvalidJoin(f"RandomInput(seed={self.seed!r}); give a whole number")
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         standing = [(queue.input, queue.rows_left) for queue in queues]
@@ -117,53 +130,94 @@ class RandomInput:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Unique inputs first, then the smaller; after its `quota` of rows it is the next one's turn."""
+    """Unique inputs first, then the smaller; after its `quota` of rows it is the next one's turn.
 
-    quota: int | None = None
+    A mapping gives each input its own quota by its name; one that is not named gives all its rows.
+
+    >>> Priority(quota={"news": 100, "access": 1000}).quota["access"]
+    1000
+    """
+
+    quota: Quota = None
     name: str = "priority"
+    inputs: tuple[str, ...] = field(
+        default=(), compare=False, repr=False
+    )  # their names, known once the join is planned
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+
+    def for_inputs(self, names: Sequence[str]) -> Priority:
+        """The same for inputs of these names."""
+        return replace(self, inputs=_checked(self.quota, names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         ranked = sorted(queues, key=lambda queue: (not queue.unique, queue.live_rows, queue.input))
         inputs = [queue.input for queue in ranked]
         turn = inputs.index(previous) + 1 if previous in inputs else 0
         chosen = ranked[turn % len(ranked)]
-        return chosen.input, _rows(chosen, self.quota)
+        own = self.quota.get(self.inputs[chosen.input]) if isinstance(self.quota, Mapping) else self.quota
+        return chosen.input, _rows(chosen, own)
+
+
+def _checked(quota: Quota, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of the inputs; a quota for others is a mistake."""
+    unknown = [name for name in quota if name not in names] if isinstance(quota, Mapping) else []
+    if unknown:
+        raise InvalidJoin(
+            f"a quota for {', '.join(map(repr, unknown))}, which is no input of this join; "
+            f"give quotas for {', '.join(names)}"
+        )
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowClusters:
     """As `Priority`, but a cluster that was begun is read to its end before another input's turn."""
 
-    quota: int | None = None
+    quota: Quota = None
     name: str = "follow_clusters"
+    inputs: tuple[str, ...] = field(default=(), compare=False, repr=False)  # as of `Priority`
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+
+    def for_inputs(self, names: Sequence[str]) -> FollowClusters:
+        """The same for inputs of these names."""
+        return replace(self, inputs=_checked(self.quota, names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         for queue in queues:
             if queue.input == previous and queue.cluster_left:
                 return queue.input, queue.cluster_left
-        return Priority(self.quota).choose(queues, previous)
+        return Priority(self.quota, inputs=self.inputs).choose(queues, previous)
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """The input with the oldest next row; it goes on to the next row of another, `quota` rows at least.
 
-    With a quota of 1, rows are worked through in the order of their event times.
+    With a quota of 1, rows are worked through in the order of their event times. `turns` bounds the cost of
+    a large batch: its rows are handed out in about so many turns at most. Where no sequence says in which
+    order the rows of an input came, they are taken in the order of their event times too.
     """
 
     quota: int = 1000
     name: str = "timestamp"
+    turns: int | None = None
+    by_time: bool = True
 
     def __post_init__(self) -> None:
         if self.quota is None:
             raise InvalidJoin("sj.Timestamp(quota=None); give the number of rows it hands out at least")
         check_quota(self.quota)
+        check_quota(self.turns)
+
+    def for_batch(self, queues: Sequence[Queue]) -> Timestamp:
+        """With the quota that keeps a batch within its turns."""
+        if self.turns is None:
+            return self
+        return replace(self, quota=max(self.quota, sum(queue.rows_left for queue in queues) // self.turns))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         oldest, *others = sorted(queues, key=lambda queue: (queue.next_time_us or 0, queue.input))
@@ -177,9 +231,19 @@ class ConsumptionRate:
     quota: int | None = None
     name: str = "consumption_rate"
     needs_selectivities: bool = True
+    selectivities: Declared | None = None
+    inputs: tuple[str, ...] = field(
+        default=(), compare=False, repr=False
+    )  # their names, known once the join is planned
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+        check_declared(self.selectivities)
+
+    def for_inputs(self, names: Sequence[str]) -> ConsumptionRate:
+        """The same for inputs of these names."""
+        check_complete(self.selectivities, names, per_row=True)
+        return replace(self, inputs=tuple(names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         return _whole_buffers(queues, previous, self.quota, lambda queue: queue.results_per_row)
@@ -192,9 +256,19 @@ class InitialOutput:
     quota: int | None = None
     name: str = "initial_output"
     needs_selectivities: bool = True
+    selectivities: Declared | None = None
+    inputs: tuple[str, ...] = field(
+        default=(), compare=False, repr=False
+    )  # their names, known once the join is planned
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+        check_declared(self.selectivities)
+
+    def for_inputs(self, names: Sequence[str]) -> InitialOutput:
+        """The same for inputs of these names."""
+        check_complete(self.selectivities, names, per_row=False)
+        return replace(self, inputs=tuple(names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         return _whole_buffers(queues, previous, self.quota, _least_output)
@@ -211,9 +285,19 @@ class OutputRate:
     quota: int | None = None
     name: str = "output_rate"
     needs_selectivities: bool = True
+    selectivities: Declared | None = None
+    inputs: tuple[str, ...] = field(
+        default=(), compare=False, repr=False
+    )  # their names, known once the join is planned
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+        check_declared(self.selectivities)
+
+    def for_inputs(self, names: Sequence[str]) -> OutputRate:
+        """The same for inputs of these names."""
+        check_complete(self.selectivities, names, per_row=False)
+        return replace(self, inputs=tuple(names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         return _whole_buffers(queues, previous, self.quota, _lowest_rate)
@@ -251,9 +335,19 @@ class Adaptive:
     quota: int | None = None
     name: str = "adaptive"
     needs_selectivities: bool = True
+    selectivities: Declared | None = None
+    inputs: tuple[str, ...] = field(
+        default=(), compare=False, repr=False
+    )  # their names, known once the join is planned
 
     def __post_init__(self) -> None:
         check_quota(self.quota)
+        check_declared(self.selectivities)
+
+    def for_inputs(self, names: Sequence[str]) -> Adaptive:
+        """The same for inputs of these names."""
+        check_complete(self.selectivities, names, per_row=False)
+        return replace(self, inputs=tuple(names))
 
     def choose(self, queues: Sequence[Queue], previous: int | None) -> tuple[int, int]:
         return self.for_batch(queues).choose(queues, previous)

@@ -1,9 +1,8 @@
-"""Order strategy (tuple scheduling): which rows of an input's turn come first (MJoin section 4.2).
+"""Order strategy (tuple scheduling): which rows of an input come first (MJoin section 4.2).
 
 Value-oriented scheduling is for keys that a punctuation has already closed on another input: the rest of
-their rows is joined first, so that they finish and are propagated early, and the other rows of the turn
-wait. The pool of waiting rows is empty again when the turn passes to another input, so at the end
-of a batch nothing waits.
+their rows is joined first, so that they finish and are propagated early, and the other rows wait
+(`waiting_pool`), also while other inputs have their turns. At the end of a batch nothing waits.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ from streamjoin.columnar.batch import Mask
 
 
 class TupleOrder(Protocol):
-    """Which rows of a turn come first, given which keys other inputs wait for; None: as they came."""
+    """Which of the rows of a turn and those that wait come first, given which keys other inputs wait for;
+    None: all, as they came.
+    """
 
     @property
     def name(self) -> str: ...

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from streamjoin.declare.checks import check_flag, check_number
 from streamjoin.errors import InvalidJoin
 
 
@@ -53,8 +54,9 @@ class PurgeEvery:
     def __post_init__(self) -> None:
         given: dict[str, Any] = {"keys": self.keys, "memory": self.memory}
         for what, value in given.items():
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InvalidJoin(f"PurgeEvery({what}={value!r}); give a whole number of 1 or more")
+            if value is not None:
+                check_number(value, f"PurgeEvery: {what}")
+        check_flag(self.when_idle, "PurgeEvery: when_idle")
         if self.keys is None and self.memory is None and not self.when_idle:
             raise InvalidJoin(
                 "PurgeEvery() would never purge; give keys=, memory= or when_idle=True, or purge='none'"

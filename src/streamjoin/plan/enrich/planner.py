@@ -10,7 +10,8 @@ orders_name, customers_name, the second adds stars.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,17 +21,21 @@ from streamjoin.columnar.batch import Layout
 from streamjoin.columnar.types import common_type, plain
 from streamjoin.declare.stream import Stream
 from streamjoin.declare.table import Table
+from streamjoin.enrich.cost import best_segment_bytes
 from streamjoin.enrich.segments import SEGMENT_BYTES, StagedForm, StagedVersion
 from streamjoin.enrich.spec import EnrichSpec
 from streamjoin.errors import InvalidJoin
+from streamjoin.join.predicate import Where
 from streamjoin.plan.output import Columns, free_names, joined_schema
 from streamjoin.plan.planner import JoinOptions, check_options
+from streamjoin.plan.where.conditions import joined_columns, read_conditions
 
 ENRICH_PRESETS = {
     "ssbj": "SSBJ: the segments are read in cycles for all rows that wait; frequent values are cached",
     "meshjoin": "MESHJOIN: the segments are read in cycles for all rows that wait; nothing is cached",
 }
 _SMALLEST_SEGMENT = 16 << 10
+_ACCESS = ("auto", "scan", "lookup")
 
 # What a stream may declare for other joins and an enrichment does not use: the default, and what to do.
 _OF_STREAM: dict[str, tuple[Any, str]] = {
@@ -68,6 +73,9 @@ class EnrichOptions:
     name: Any = "enrich"
     operator: str | None = None  # a preset
     buckets: Any = None
+    where: Any = None  # a condition; of several tables by their names
+    access: Any = "auto"
+    switching_factor: Any = 1.0
 
 
 @dataclass(frozen=True)
@@ -128,22 +136,24 @@ class EnrichPlan:
         return replace(self, table=anew)
 
     def segment_bytes(self, buckets: int) -> int:
-        """How large the segments of the table are made: several fit a bucket's share of the memory.
+        """How large the segments of the table are made: the cost model's choice for a bucket's share of the
+        memory, at most a quarter of it.
 
-        Worked number: 64 MB over 8 buckets are 8 MB each, and segments of 1 MB.
+        Worked number: 64 MB over 8 buckets are 8 MB each, and segments of 2 MB.
         """
         share = self.spec.memory_bytes // buckets
-        return max(min(SEGMENT_BYTES, share // 8), _SMALLEST_SEGMENT)
+        return max(min(SEGMENT_BYTES, best_segment_bytes(share), share // 4), _SMALLEST_SEGMENT)
 
 
 def plan_enrich(stream: Stream, tables: Sequence[Table], options: EnrichOptions) -> EnrichPlan:
     """Check an enrichment of one stream with one or more tables and choose how it runs."""
     check_options(JoinOptions(name=options.name, buckets=options.buckets))
-    if options.operator is not None and options.operator not in ENRICH_PRESETS:
+    if options.operator is not None and options.operator not in tuple(ENRICH_PRESETS):
         raise InvalidJoin(
             f"operator={options.operator!r} joins no table; give one of {', '.join(ENRICH_PRESETS)}, or "
             "leave it out"
         )
+    _check_knobs(options)
     _check_inputs(stream, tables)
     _check_stream(stream)
     _check_widths(stream, tables)
@@ -157,18 +167,66 @@ def plan_enrich(stream: Stream, tables: Sequence[Table], options: EnrichOptions)
         for i in range(len(stream.key))
     )
     outputs = _outputs(stream, tables, key_types)
+    conditions = _conditions(tables, options.where)
+    called = dict(_called(stream, outputs[0], 0))
     plans: list[EnrichPlan] = []
+    known = [*stream.key, *stream.payload]  # where the columns come from
     for number, table in enumerate(tables):
         last = number == len(tables) - 1
         named = options if last else replace(options, name=f"{options.name}_{table.name}")
         fed = stream if number == 0 else _passed_on(stream, outputs[0], outputs[number])
         below = plans[-1] if plans else None
-        plans.append(_plan_one(_timed(fed, table), table, named, outputs[number + 1], below))
+        called |= _called(table, outputs[number + 1], len(outputs[number]))
+        where = _where(conditions.get(table.name), fed, table, outputs[number + 1], called)
+        plan = _plan_one(_timed(fed, table), table, named, outputs[number + 1], below, where)
+        time = stream.time if plan.spec.stream.timed else None
+        plans.append(replace(plan, spec=replace(plan.spec, stream_columns=tuple(known), time=time)))
+        known += [f"{table.name}.{name}" for name in outputs[number + 1].names[len(known) :]]
     return plans[-1]
 
 
+def _conditions(tables: Sequence[Table], given: Any) -> Mapping[str, Any]:
+    """The condition of each table that has one, by its name."""
+    if given is None:
+        return {}
+    names = [table.name for table in tables]
+    if not isinstance(given, Mapping):
+        if len(tables) == 1:
+            return {names[0]: given}
+        raise InvalidJoin(
+            f"where={given!r} does not say of which table it is; give the condition of each by its name, as "
+            f"in where={{{names[0]!r}: …}}"
+        )
+    unknown = [name for name in given if name not in names]
+    if unknown or not given:
+        said = ", ".join(map(repr, unknown)) or "no table"
+        raise InvalidJoin(f"where= names {said}; give conditions of {', '.join(names)}")
+    return given
+
+
+def _called(side: Columns, output: pa.Schema, first: int) -> dict[tuple[str, str], str]:
+    """What each column of an input is called in a result, its own from `first` on."""
+    names = [*output.names[: len(side.key)], *output.names[max(first, len(side.key)) :]]
+    columns = (*side.key, *side.payload)
+    return {(side.name, column): name for column, name in zip(columns, names, strict=False)}
+
+
+def _where(
+    given: Any, stream: Stream, table: Table, output: pa.Schema, called: Mapping[tuple[str, str], str]
+) -> Where | None:
+    """What a match is beside equal keys, over the columns of a result but the version."""
+    schema = pa.schema(list(output)[: len(output) - table.emits_version])
+    columns = joined_columns([stream, table], schema, called)
+    return read_conditions(given, columns, spark_may_filter=False).where
+
+
 def _plan_one(
-    stream: Stream, table: Table, options: EnrichOptions, output: pa.Schema, below: EnrichPlan | None
+    stream: Stream,
+    table: Table,
+    options: EnrichOptions,
+    output: pa.Schema,
+    below: EnrichPlan | None,
+    where: Where | None,
 ) -> EnrichPlan:
     key_types = tuple(output.types[: len(stream.key)])
     spec = EnrichSpec(
@@ -178,13 +236,34 @@ def _plan_one(
         table.memory_bytes,
         preserves=table.how == "left",
         caches=options.operator != "meshjoin",
-        access="auto" if options.operator is None else "paper",
+        access=options.access if options.operator is None else "paper",
+        switching_factor=float(options.switching_factor),
         cycle_batches=table.cycle_batches,
         wait_us=table.wait_us,
         lateness_us=stream.lateness_us or 0,
         emits_version=table.emits_version,
+        where=where,
+        table_columns=(*table.key, *table.payload),
     )
     return EnrichPlan(stream, table, options, spec, below)
+
+
+def _check_knobs(options: EnrichOptions) -> None:
+    """Refuse what says nothing to the operator, or nothing at all."""
+    if options.access not in _ACCESS:
+        raise InvalidJoin(f"access={options.access!r}; give one of {', '.join(map(repr, _ACCESS))}")
+    if options.access != "auto" and options.operator is not None:
+        raise InvalidJoin(
+            f"access={options.access!r} says nothing to operator={options.operator!r}, which scans as its "
+            "paper does; leave one of them out"
+        )
+    factor: Any = options.switching_factor
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < math.inf:
+        raise InvalidJoin(f"switching_factor={factor!r}; give a number above 0, such as 1")
+    if factor != 1 and options.operator == "meshjoin":
+        raise InvalidJoin(
+            "switching_factor= says nothing to operator='meshjoin', which caches nothing; leave it out"
+        )
 
 
 def _types(side: Columns) -> tuple[pa.DataType, ...]:

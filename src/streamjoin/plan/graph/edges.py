@@ -49,6 +49,7 @@ class Graph:
 
     streams: tuple[Stream, ...]
     classes: tuple[ColumnClass, ...]
+    qualified: bool = False  # names of columns do not depend on the order of the inputs
 
     def of_input(self, number: int) -> frozenset[int]:
         """The numbers of the classes that an input has a column of."""
@@ -69,8 +70,39 @@ class Graph:
         for i, stream in enumerate(self.streams):
             members += [(i, name) for name in stream.schema.names if (i, name) in first]
             members += [(i, name) for name in self.others(i)]
-        named = result_names([Member(self.streams[i].name, name, (i, name) in first) for i, name in members])
+        called = self._class_names() if self.qualified else {}
+        named = result_names(
+            [
+                Member(self.streams[i].name, called.get((i, name), name), (i, name) in first)
+                for i, name in members
+            ],
+            qualified=self.qualified,
+        )
         return dict(zip(members, named, strict=True))
+
+    def _class_names(self) -> dict[InputColumn, str]:
+        """Names of classes whatever the order of the inputs, by the first column: theirs where all inputs
+        call it the same and no other class has that name, else `<input>_<column>` of the least input's.
+        """
+        names = [{*one.columns.values()} for one in self.classes]
+        plain = Counter(min(one) for one in names if len(one) == 1)
+        found = {}
+        for one, called in zip(self.classes, names, strict=True):
+            least = min((self.streams[i].name, column) for i, column in one.columns.items())
+            alone = len(called) == 1 and plain[min(called)] == 1
+            found[one.first] = min(called) if alone else "_".join(least)
+        return found
+
+    @cached_property
+    def named(self) -> list[dict[str, str]]:
+        """For each input, the result's name of each column of it that is in the result."""
+        found: list[dict[str, str]] = [{} for _ in self.streams]
+        for i, one in enumerate(self.classes):
+            for number, column in one.columns.items():
+                found[number][column] = self.class_name(i)
+        for i, names in enumerate(found):
+            names.update({name: self.names[i, name] for name in self.others(i)})
+        return found
 
     @cached_property
     def stamps(self) -> tuple[str, ...]:
@@ -87,10 +119,10 @@ class Graph:
         return " = ".join(f"{self.streams[i].name}.{columns[i]}" for i in inputs if i in columns)
 
 
-def graph_of(streams: Sequence[Stream], on: Any) -> Graph:
+def graph_of(streams: Sequence[Stream], on: Any, *, qualified: bool = False) -> Graph:
     """The classes that the edges make of the inputs' columns; refused where that is no join."""
     edges = [_edge(text, streams) for text in _texts(on)]
-    graph = Graph(tuple(streams), _classes(edges, streams))
+    graph = Graph(tuple(streams), _classes(edges, streams), qualified)
     for one in graph.classes:
         _check_class(streams, one)
     _check_connected(graph)
@@ -168,17 +200,39 @@ def _check_class(streams: Sequence[Stream], one: ColumnClass) -> None:
     )
 
 
-def _check_connected(graph: Graph) -> None:
-    reached, before = {0}, 0
+def _connected(graph: Graph, inputs: Sequence[int]) -> list[int]:
+    """Those of the inputs that classes connect with the first of them, over these inputs only."""
+    reached, before = {inputs[0]}, 0
     while len(reached) > before:
         before = len(reached)
         for one in graph.classes:
             if reached & one.columns.keys():
-                reached |= one.columns.keys()
-    apart = [stream.name for i, stream in enumerate(graph.streams) if i not in reached]
+                reached |= one.columns.keys() & {*inputs}
+    return sorted(reached)
+
+
+def _check_connected(graph: Graph) -> None:
+    names = [stream.name for stream in graph.streams]
+    reached = _connected(graph, range(len(names)))
+    here, apart = [names[i] for i in reached], [name for i, name in enumerate(names) if i not in reached]
     if apart:
-        here = [stream.name for i, stream in enumerate(graph.streams) if i in reached]
         raise InvalidJoin(
             f"no edge connects {', '.join(apart)} with {', '.join(here)}, which would be a cross product; "
             f'add an edge such as "{here[0]}.… = {apart[0]}.…" to on=, or leave {", ".join(apart)} out'
+        )
+
+
+def check_connected_without(graph: Graph, number: int) -> None:
+    """Refuse a left join whose other inputs have rows together only through the one that it keeps."""
+    others = [i for i in range(len(graph.streams)) if i != number]
+    names = {i: stream.name for i, stream in enumerate(graph.streams)}
+    reached = _connected(graph, others)
+    apart = [names[i] for i in others if i not in reached]
+    if apart:
+        kept, here = names[number], names[reached[0]]
+        raise InvalidJoin(
+            f"how='left' with on= is {kept} left join (all others joined), and only {kept} connects "
+            f"{', '.join(apart)} with {', '.join(names[i] for i in reached)}; for ({kept} left join {here}) "
+            f"left join {apart[0]} join two by two: sj.join({kept}, {here}, how='left'), and that, as "
+            f"sj.stream(joined, …), with {apart[0]}; or add an edge between {here} and {apart[0]}"
         )

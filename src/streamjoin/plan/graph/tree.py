@@ -14,15 +14,16 @@ time counts, the two stamps that keep windows exact (`columnar.window`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import pyarrow as pa
 
 from streamjoin.declare.stream import Stream
 from streamjoin.declare.upstream import UpstreamJoin
+from streamjoin.join.join_type import INNER
 from streamjoin.join.strategies.spill import SpillAbove
 from streamjoin.plan.graph.edges import Graph
 from streamjoin.plan.planner import JoinOptions, OperatorColumns, Plan, plan_join
@@ -55,16 +56,54 @@ def leaves(graph: Graph) -> frozenset[Tree]:
     return frozenset(Tree((i,), graph.of_input(i)) for i in range(len(graph.streams)))
 
 
-def grow(units: frozenset[Tree]) -> list[Tree]:
-    """The operators that can come next: as many units as share exactly one key, pairwise."""
-    found: list[Tree] = []
-    for size in range(len(units), 1, -1):
-        for group in combinations(sorted(units, key=lambda unit: unit.inputs), size):
-            shared = {one.classes & other.classes for one, other in combinations(group, 2)}
-            (key, *more) = shared
-            if key and not more and not any(set(group) < set(known.parts) for known in found):
-                found.append(_over(group, key))
-    return found
+def grow(units: frozenset[Tree], *, most: int | None = None) -> list[Tree]:
+    """The operators that can come next: as many units as share exactly one key, pairwise.
+
+    The largest first. At most so many of each key, where only some are wanted.
+    """
+    ordered = sorted(units, key=lambda unit: unit.inputs)
+    members: dict[int, list[int]] = {}
+    for i, unit in enumerate(ordered):
+        for each in unit.classes:
+            members.setdefault(each, []).append(i)
+    pairs = {pair for sharing in members.values() for pair in combinations(sharing, 2)}
+    sharing: dict[frozenset[int], dict[int, set[int]]] = {}  # by key: who shares exactly it with whom
+    for one, other in pairs:
+        with_whom = sharing.setdefault(ordered[one].classes & ordered[other].classes, {})
+        with_whom.setdefault(one, set()).add(other)
+        with_whom.setdefault(other, set()).add(one)
+    found = [
+        (tuple(sorted(group)), key)
+        for key, with_whom in sharing.items()
+        for group in islice(_maximal(set(), set(with_whom), set(), with_whom), most)
+    ]
+    found.sort(key=lambda each: (-len(each[0]), each[0]))
+    return [_over(tuple(ordered[i] for i in group), key) for group, key in found]
+
+
+def all_in_one(units: frozenset[Tree]) -> list[Tree]:
+    """The one operator of all units, if they share exactly one key, pairwise."""
+    group = tuple(sorted(units, key=lambda unit: unit.inputs))
+    keys = {one.classes & other.classes for one, other in combinations(group, 2)}
+    return [_over(group, key) for key in keys if key and len(keys) == 1]
+
+
+def _maximal(
+    group: set[int], rest: set[int], done: set[int], sharing: Mapping[int, set[int]]
+) -> Iterator[set[int]]:
+    """The groups that no unit can be added to, each once (Bron and Kerbosch, with a pivot).
+
+    `rest` may be added to the group; groups with one of `done` were given before.
+    """
+    if not rest and not done:
+        yield group
+    if not rest:
+        return
+    pivot = max(sorted(rest | done), key=lambda one: len(rest & sharing[one]))
+    for one in sorted(rest - sharing[pivot]):
+        yield from _maximal(group | {one}, rest & sharing[one], done & sharing[one], sharing)
+        rest = rest - {one}
+        done = done | {one}
 
 
 def _over(group: tuple[Tree, ...], key: Iterable[int]) -> Tree:
@@ -90,18 +129,28 @@ class Planner:
         streams, columns = [], [self.graph.class_name(number) for number in tree.key]
         for part in tree.parts:
             if part.parts:
-                below = self._plan(part, names, (tree.key, *above), last=False)
+                below = self.lower(part, names, (tree.key, *above))
                 streams.append(self.results(part, below, (tree.key, *above)))
                 columns += streams[-1].payload
             else:
                 streams.append(self.leaf(part.inputs[0], tree.key, above))
-                columns += self._named(part.inputs[0], streams[-1].payload)
+                named = self.graph.named[part.inputs[0]]
+                columns += [named[name] for name in streams[-1].payload]
         shown = tuple(self.graph.names.values()) if last else None
         options = replace(self.options, name=names[tree], zoned=_zoned(self.graph.streams))
         if not last:
-            options = replace(options, where=None)
-        part_of = OperatorColumns(tuple(columns), () if last else self.stamps(tree), shown)
+            options = replace(options, where=None, how=INNER.name)
+        qualified = {
+            (self.graph.streams[i].name, name): shown_as
+            for i in tree.inputs
+            for name, shown_as in self.graph.named[i].items()
+        }
+        part_of = OperatorColumns(tuple(columns), () if last else self.stamps(tree), shown, qualified)
         return replace(plan_join(streams, options, part_of), steps=(f"part of join {self.options.name}",))
+
+    def lower(self, tree: Tree, names: dict[Tree, str], above: Keys) -> Plan:
+        """The plan of an operator whose results go on."""
+        return self._plan(tree, names, above, last=False)
 
     def leaf(self, number: int, key: tuple[int, ...], above: Keys) -> Stream:
         """An input as the operator with this key sees it."""
@@ -187,14 +236,6 @@ class Planner:
             return self.graph.stamps
         timed = any(self.graph.streams[i].time is not None for i in tree.inputs)
         return self.graph.stamps[:1] if timed else ()
-
-    def _named(self, number: int, columns: Iterable[str]) -> list[str]:
-        """The names in the result of an input's columns."""
-        of_class = {one.columns.get(number): i for i, one in enumerate(self.graph.classes)}
-        return [
-            self.graph.class_name(of_class[name]) if name in of_class else self.graph.names[number, name]
-            for name in columns
-        ]
 
 
 def _can_name(stream: Stream, columns: set[str | None]) -> bool:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from streamjoin.errors import InvalidJoin
 from streamjoin.join.persistence.inspect import InspectedState, inspect
 from streamjoin.join.persistence.rebucket import unknown_runs
@@ -18,20 +16,16 @@ from streamjoin.spark.checkpoint.reader import Checkpoint, StoredEnrich, StoredJ
 
 
 def join_states(
-    spark: SparkSession, checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
+    checkpoint: Checkpoint, *, join: str | None = None, bucket: int | None = None
 ) -> list[JoinState | EnrichState]:
     """The state of every join, or of the one that is named; of all buckets, or of one."""
     with tempfile.TemporaryDirectory(prefix="streamjoin-state-") as folder:
-        found = stored_joins(spark, checkpoint, Path(folder), bucket=bucket)
-        states = [_state(stored) for stored in found if join in (None, _name(stored))]
-        names = [_name(stored) for stored in found]
+        found = stored_joins(checkpoint, Path(folder), bucket=bucket)
+        states = [_state(stored) for stored in found if join in (None, stored.name)]
+        names = [stored.name for stored in found]
         if join is not None and join not in names:
             raise InvalidJoin(f"there is no join {join!r} here; give one of {', '.join(names)}")
         return states
-
-
-def _name(stored: StoredJoin | StoredEnrich) -> str:
-    return str(stored.identity["name"]) if isinstance(stored, StoredEnrich) else stored.spec.name
 
 
 def _state(stored: StoredJoin | StoredEnrich) -> JoinState | EnrichState:
@@ -51,7 +45,7 @@ def _state(stored: StoredJoin | StoredEnrich) -> JoinState | EnrichState:
 def about(checkpoint: Checkpoint) -> dict[str, Any]:
     """The committed and the planned batch of the checkpoint, as plain JSON."""
     return {
-        "checkpoint": str(checkpoint.folder),
+        "checkpoint": checkpoint.folder,
         "batch": checkpoint.committed,
         "planned_batch": checkpoint.planned,
     }

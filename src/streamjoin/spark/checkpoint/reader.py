@@ -6,8 +6,8 @@ memory can be read: a bucket is opened from those files, memory-mapped.
 
     folder/<bucket's label>/manifest, folder/<bucket's label>/<run>…
 
-The checkpoint is not changed. A query may be running on it: a batch that ends meanwhile is not seen.
-Checkpoints must be on a local disk.
+The checkpoint is not changed, and may be on any file system that Spark reads. A query may be running on it: a
+batch that ends meanwhile is not seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamjoin.enrich.spec import KIND
@@ -29,8 +29,10 @@ from streamjoin.join.persistence.snapshot import restore
 from streamjoin.join.persistence.stored_spec import read_spec
 from streamjoin.join.spec import JoinSpec
 from streamjoin.spark.exchange import GUARD, bucket_labels
+from streamjoin.spark.files import Files
 from streamjoin.spark.frame import COMPACTION_FANOUT, RUN_BYTES
 from streamjoin.spark.state_store import MANIFEST, STATE
+from streamjoin.spark.versions import prepare_state_reader
 from streamjoin.state.manifest import Manifest
 from streamjoin.state.sorted_runs import CompactionPolicy
 from streamjoin.state.stores import InMemoryRuns
@@ -56,74 +58,72 @@ class StatefulOperator:
 class Checkpoint:
     """A query's checkpoint folder. `planned`: a batch that was not committed and will run again."""
 
-    folder: Path
+    files: Files
+    folder: str
     committed: int
     planned: int | None
 
     @classmethod
-    def at(cls, path: str | Path) -> Checkpoint:
+    def at(cls, spark: SparkSession, path: str | Path) -> Checkpoint:
         """Refused where there is no checkpoint, or none with a finished batch."""
-        folder = Path(str(path).removeprefix("file:")).absolute()
-        if not (folder / "metadata").is_file() or not (folder / "offsets").is_dir():
+        files, folder = Files(spark), str(path).rstrip("/")
+        if not files.exists(f"{folder}/metadata") or not files.exists(f"{folder}/offsets"):
             raise StateFormatError(
-                f"{path} is no checkpoint of a streaming query on a local disk (it has no `metadata` and "
-                "`offsets`); give the folder that the query has as checkpoint, or a copy of it"
+                f"{path} is no checkpoint of a streaming query (it has no `metadata` and `offsets`); give "
+                "the folder that the query has as checkpoint"
             )
-        commits, offsets = (_numbers(folder / name) for name in ("commits", "offsets"))
+        commits, offsets = (files.numbers(f"{folder}/{name}") for name in ("commits", "offsets"))
         if not commits:
             raise StateFormatError(
                 f"{path} has no finished batch yet, so there is no state; let the query finish one"
             )
         planned = max(offsets, default=-1)
-        return cls(folder, max(commits), planned if planned > max(commits) else None)
+        return cls(files, folder, max(commits), planned if planned > max(commits) else None)
 
     def operators(self) -> list[StatefulOperator]:
         """All stateful operators, by number."""
-        return [
-            _operator(number, self.folder / "state" / str(number))
-            for number in sorted(_numbers(self.folder / "state"))
-        ]
+        return [self._operator(number) for number in self.files.numbers(f"{self.folder}/state")]
+
+    def _operator(self, number: int) -> StatefulOperator:
+        described = metadata_files(self.files, f"{self.folder}/state/{number}")
+        if not described:
+            return StatefulOperator(number, 0, ())
+        about = json.loads((self.files.read(described[-1]) or "").splitlines()[1])
+        properties = json.loads(about.get("operatorPropertiesJson", "{}") or "{}")
+        variables = tuple(each["stateName"] for each in properties.get("stateVariables", ()))
+        return StatefulOperator(number, about["stateStoreInfo"][0]["numPartitions"], variables)
 
     def conf(self) -> dict[str, str]:
         """The settings with which the last committed batch ran, those that must stay."""
-        lines = (self.folder / "offsets" / str(self.committed)).read_text().splitlines()
+        lines = (self.files.read(f"{self.folder}/offsets/{self.committed}") or "").splitlines()
         settings: dict[str, str] = json.loads(lines[1])["conf"]
         return settings
 
+    @property
+    def commit(self) -> str:
+        """The file of the last committed batch."""
+        return f"{self.folder}/commits/{self.committed}"
+
     def state_ids(self) -> dict[str, Any]:
         """The ids of the state's versions by operator, where Spark gives them any (checkpoint format 2)."""
-        text = (self.folder / "commits" / str(self.committed)).read_text().split("\n", 1)[1]
+        text = (self.files.read(self.commit) or "").split("\n", 1)[1]
         ids: dict[str, Any] = json.loads(text).get("stateUniqueIds") or {}
         return ids
 
-    def session(self, spark: SparkSession) -> SparkSession:
+    def session(self) -> SparkSession:
         """A session of its own that reads and writes state as this checkpoint has it."""
-        session = spark.newSession()
+        prepare_state_reader(self.files.spark)
+        session = self.files.spark.newSession()
         for name, value in self.conf().items():
             session.conf.set(name, value)
         session.conf.set(f"{STATE_STORE}checkpointFormatVersion", "2" if self.state_ids() else "1")
         return session
 
 
-def _numbers(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
-
-
-def metadata_files(operator: Path) -> list[Path]:
+def metadata_files(files: Files, operator: str) -> list[str]:
     """The files that describe an operator, the newest last."""
-    newer = operator / "_metadata" / "v2"
-    files = sorted((newer / str(number) for number in _numbers(newer)), key=lambda path: int(path.name))
-    return files or [path for path in [operator / "_metadata" / "metadata"] if path.is_file()]
-
-
-def _operator(number: int, folder: Path) -> StatefulOperator:
-    files = metadata_files(folder)
-    if not files:
-        return StatefulOperator(number, 0, ())
-    about = json.loads(files[-1].read_text().splitlines()[1])
-    properties = json.loads(about.get("operatorPropertiesJson", "{}") or "{}")
-    variables = tuple(each["stateName"] for each in properties.get("stateVariables", ()))
-    return StatefulOperator(number, about["stateStoreInfo"][0]["numPartitions"], variables)
+    newer = [f"{operator}/_metadata/v2/{number}" for number in files.numbers(f"{operator}/_metadata/v2")]
+    return newer or [path for path in [f"{operator}/_metadata/metadata"] if files.exists(path)]
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,26 @@ class StoredEnrich:
     """An enrich join in a checkpoint: its identity and the manifests of its buckets."""
 
     operator: StatefulOperator
-    identity: dict[str, Any]
+    folder: Path
+    guard: Manifest
+    labels: tuple[int, ...]
     manifests: dict[int, Manifest]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.guard.identity
+
+    @property
+    def name(self) -> str:
+        return str(self.identity["name"])
+
+    @property
+    def buckets(self) -> int:
+        return int(self.identity["buckets"])
+
+    def runs(self, bucket: int) -> InMemoryRuns:
+        """The runs of a bucket, mapped from the files."""
+        return _runs(self.folder / str(self.labels[bucket]), self.manifests[bucket])
 
 
 @dataclass(frozen=True)
@@ -149,19 +167,42 @@ class StoredJoin:
     def open(self, bucket: int) -> StreamJoin:
         """One bucket with its rows, mapped from the files."""
         manifest = replace(self.manifests[bucket], identity=self.spec.identity())
-        folder = self.folder / str(self.labels[bucket])
-        runs = InMemoryRuns({name: _mapped(folder / name) for name in manifest.run_names()})
-        return restore(self.spec, manifest, runs)
+        return restore(self.spec, manifest, _runs(self.folder / str(self.labels[bucket]), manifest))
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def buckets(self) -> int:
+        return self.spec.buckets
+
+
+def _runs(folder: Path, manifest: Manifest) -> InMemoryRuns:
+    return InMemoryRuns({name: _mapped(folder / name) for name in manifest.run_names()})
+
+
+def stored_identities(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+    """The identity of every join with state in the checkpoint, by name, in the order of the operators."""
+    found = {}
+    for operator in checkpoint.operators():
+        values = _values(checkpoint, operator) if STATE in operator.variables else None
+        if values is not None:
+            guards = values.where((F.col("bucket") == GUARD) & (F.col("name") == MANIFEST))
+            for row in guards.collect():
+                guard = Manifest.decode(bytes(row.value))
+                found[str(guard.identity.get("name") or guard.facts["name"])] = guard.identity
+    return found
 
 
 def stored_joins(
-    spark: SparkSession, checkpoint: Checkpoint, folder: Path, *, bucket: int | None = None
+    checkpoint: Checkpoint, folder: Path, *, bucket: int | None = None
 ) -> list[StoredJoin | StoredEnrich]:
     """Every join with state in the checkpoint, copied into the folder; of one bucket where given."""
     found: list[StoredJoin | StoredEnrich] = []
     for operator in checkpoint.operators():
         if STATE in operator.variables:
-            stored = _stored_join(spark, checkpoint, operator, folder / str(operator.number), bucket)
+            stored = _stored_join(checkpoint, operator, folder / str(operator.number), bucket)
             found += [] if stored is None else [stored]
     if not found:
         raise StateFormatError(
@@ -171,13 +212,12 @@ def stored_joins(
 
 
 def _stored_join(
-    spark: SparkSession, checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, bucket: int | None
+    checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, bucket: int | None
 ) -> StoredJoin | StoredEnrich | None:
-    _copy(spark, checkpoint, operator, folder, None if bucket is None else GUARD)
-    guard_file = folder / str(GUARD) / MANIFEST
-    if not guard_file.is_file():
+    _copy(checkpoint, operator, folder, None if bucket is None else GUARD)
+    guard = _guard(folder)
+    if guard is None:
         return None
-    guard = Manifest.decode(guard_file.read_bytes())
     labels = tuple(bucket_labels(guard.identity["buckets"]))
     if bucket is not None:
         if bucket >= len(labels):
@@ -185,7 +225,7 @@ def _stored_join(
                 f"there is no bucket {bucket}; this join has {len(labels)}, "
                 f"give one of 0 to {len(labels) - 1}"
             )
-        _copy(spark, checkpoint, operator, folder, labels[bucket])
+        _copy(checkpoint, operator, folder, labels[bucket])
     manifests = {}
     for each in range(len(labels)) if bucket is None else [bucket]:
         file = folder / str(labels[each]) / MANIFEST
@@ -195,10 +235,15 @@ def _stored_join(
             )
         manifests[each] = Manifest.decode(file.read_bytes())
     if guard.identity.get("kind") == KIND:
-        return StoredEnrich(operator, guard.identity, manifests)
+        return StoredEnrich(operator, folder, guard, labels, manifests)
     compaction = CompactionPolicy(fanout=COMPACTION_FANOUT, run_bytes=RUN_BYTES)
     spec = read_spec(guard.identity, guard.facts, compaction)
     return StoredJoin(operator, folder, spec, guard, labels, manifests)
+
+
+def _guard(folder: Path) -> Manifest | None:
+    file = folder / str(GUARD) / MANIFEST
+    return Manifest.decode(file.read_bytes()) if file.is_file() else None
 
 
 def _mapped(path: Path) -> pa.Buffer:
@@ -211,24 +256,33 @@ def _mapped(path: Path) -> pa.Buffer:
         ) from None
 
 
-def _copy(
-    spark: SparkSession, checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, label: int | None
-) -> None:
-    """Every value of a group, or of all, as a file, written by the tasks that read the state store."""
-    session = checkpoint.session(spark)
+def _values(checkpoint: Checkpoint, operator: StatefulOperator) -> DataFrame | None:
+    """Every value of the state by bucket and name; None for another operator's state of the same name."""
+    session = checkpoint.session()
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)
     values = (
         session.read.format("statestore")
         .option("operatorId", operator.number)
         .option("stateVarName", STATE)
         .option("batchId", checkpoint.committed)
-        .load(str(checkpoint.folder))
+        .load(checkpoint.folder)
     )
     if values.schema.simpleString() != _OURS:
-        return  # another operator's state of the same name
-    chosen = values if label is None else values.where(F.col("key.bucket") == label)
-    columns = chosen.select("key.bucket", "user_map_key.name", "user_map_value.value")
-    columns.mapInArrow(_Writer(str(folder)), "bucket int").collect()
+        return None
+    return values.select("key.bucket", "user_map_key.name", "user_map_value.value")
+
+
+def _copy(checkpoint: Checkpoint, operator: StatefulOperator, folder: Path, label: int | None) -> None:
+    """Every value of a group, or of all, as a file, written by the tasks that read the state store."""
+    if not str(checkpoint.files.spark.conf.get("spark.master", "")).startswith("local"):
+        raise InvalidJoin(
+            "the state is copied to this machine, and the tasks of this session run elsewhere; use a local "
+            "session that reaches the same file system, such as sj.session()"
+        )
+    values = _values(checkpoint, operator)
+    if values is not None:
+        chosen = values if label is None else values.where(F.col("bucket") == label)
+        chosen.mapInArrow(_Writer(str(folder)), "bucket int").collect()
 
 
 @dataclass(frozen=True)

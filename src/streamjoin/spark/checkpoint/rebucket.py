@@ -6,11 +6,15 @@ The state store's own files are made by a seeding query: the same state variable
 number of partitions, one group for each new bucket, whose processor puts the bucket's values. Its first
 version is the new checkpoint's version of the last committed batch; everything else (offsets, commits,
 sources, the query's id) is a copy. So the query goes on at the same offsets with the same batch ids, and
-a batch that was planned but not committed runs again as planned. The old checkpoint stays as it was:
-go on from one of them only.
+a batch that was planned but not committed runs again as planned.
 
-The new checkpoint is read back and compared with the old state, input by input, before it gets its name.
-All work is done in `<name>.partial`, which a crash may leave behind.
+All joins of a query are cut, or the one that is named. A join that feeds another sends it range punctuations
+by bucket; when it is cut, the other forgets those that only some buckets have sent, and all new buckets send
+them (`StateComponent.refed`).
+
+The new checkpoint is read back and compared with the old state, join by join, before it gets its name, or
+before it takes the old one's place (`in_place`). Checkpoints may be on any file system that Spark writes;
+the work is done in a folder of this machine, which a crash may leave behind.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import errno
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,25 +34,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streamjoin.errors import InvalidJoin, InvariantBroken, LimitExceeded
-from streamjoin.join.operator import StreamJoin
-from streamjoin.join.persistence.rebucket import Totals, rebucketed
-from streamjoin.join.persistence.snapshot import store
+from streamjoin.spark.checkpoint.cut import TABLES, CutEnrich, CutJoin
+from streamjoin.spark.checkpoint.in_place import Switch, check_no_copy, keep_copy
 from streamjoin.spark.checkpoint.reader import (
     STATE_STORE,
     Checkpoint,
+    StatefulOperator,
     StoredEnrich,
     StoredJoin,
-    metadata_files,
     stored_joins,
 )
+from streamjoin.spark.checkpoint.schemas import point_schemas_to
+from streamjoin.spark.checkpoint.starts import NAME, Starts
 from streamjoin.spark.exchange import GUARD, bucket_labels
+from streamjoin.spark.files import Files
 from streamjoin.spark.state_store import MANIFEST, BucketStore
-from streamjoin.state.manifest import Manifest
-from streamjoin.state.run import Run
-from streamjoin.state.stores import encoded
 
 Say = Callable[[str], None]
-_MADE = "checkpoint"  # the new one, in the working folder
+Cut = CutJoin | CutEnrich
 _FIRST_SNAPSHOT = re.compile(r"^(\.?)1((?:_[0-9a-f-]+)?\.zip(?:\.crc)*)$")
 
 
@@ -57,182 +61,212 @@ class Rebucketing:
 
     checkpoint: Checkpoint
     buckets: int
-    target: Path
+    target: str
     join: str | None = None
 
     @classmethod
     def of(
-        cls, path: str | Path, buckets: int, to: str | Path | None = None, join: str | None = None
+        cls,
+        spark: SparkSession,
+        path: str | Path,
+        buckets: int,
+        to: str | Path | None = None,
+        join: str | None = None,
+        *,
+        in_place: bool = False,
     ) -> Rebucketing:
         """Refused where it cannot be done, before anything is read."""
         if buckets < 1:
             raise InvalidJoin(f"a state in {buckets} buckets is none; give 1 or more")
-        checkpoint = Checkpoint.at(path)
-        target = Path(to or f"{checkpoint.folder}-{buckets}").absolute()
-        if target.exists():
+        checkpoint = Checkpoint.at(spark, path)
+        if in_place:
+            return cls(checkpoint, buckets, checkpoint.folder, join)
+        target = str(to or f"{checkpoint.folder}-{buckets}").rstrip("/")
+        if checkpoint.files.exists(target):
             raise InvalidJoin(f"{target} is there already; give another folder with --to, or remove it")
-        if checkpoint.folder in target.parents:
+        whole = [checkpoint.files.full(one) for one in (checkpoint.folder, target)]
+        if whole[1].startswith(f"{whole[0]}/"):
             raise InvalidJoin(f"{target} lies in the old checkpoint; give a folder outside of it with --to")
         return cls(checkpoint, buckets, target, join)
 
     @property
-    def version(self) -> int:
-        """The version of the state after the last committed batch."""
-        return self.checkpoint.committed + 1
+    def files(self) -> Files:
+        return self.checkpoint.files
 
-    def run(self, spark: SparkSession, say: Say) -> None:
-        """Read, split, write, verify; the target exists only when all of it succeeded."""
-        partial = self.target.with_name(f"{self.target.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    def run(self, say: Say) -> str | None:
+        """Write the new checkpoint; it has its name only when all of it succeeded.
+
+        In place, returns the name of the copy of the old one.
+        """
+        if self.target == self.checkpoint.folder:
+            return self._in_place(say)
+        made = f"{self.target}.partial"
+        self._make(made, self.target, say)
+        if self.files.exists(f"{made}{TABLES}"):
+            self.files.remove(f"{self.target}{TABLES}")
+            self.files.rename(f"{made}{TABLES}", f"{self.target}{TABLES}")
+        self.files.rename(made, self.target)
+        return None
+
+    def _in_place(self, say: Say) -> str:
+        """Replace the state of the checkpoint itself; a crash before the switch leaves it as it was."""
+        folder = self.checkpoint.folder
+        made = f"{folder}.rebucketed"
+        check_no_copy(self.files, folder)
+        cuts = self._make(made, folder, say)
+        beside = (TABLES,) if any(isinstance(one, CutEnrich) for one in cuts.values()) else ()
+        kept = keep_copy(self.files, folder, beside, say)
+        replaced = [
+            f"state/{number}/{partition}"
+            for number in cuts
+            for partition in self.files.numbers(f"{folder}/state/{number}")
+        ]
+        replaced += [f"commits/{self.checkpoint.committed}"] if self.checkpoint.state_ids() else []
+        replaced += [NAME] if self.files.exists(f"{made}/{NAME}") else []
+        Switch(folder, made, kept, self.buckets, tuple(replaced), beside).run(self.files, say)
+        return kept
+
+    def _make(self, made: str, name: str, say: Say) -> dict[int, Cut]:
+        """The whole new checkpoint, compared with the old one, as the folder `made`, to be used as `name`."""
+        beside = self.files.local(made)
+        work = Path(f"{beside}.work" if beside else tempfile.mkdtemp(prefix="streamjoin-rebucket-"))
+        shutil.rmtree(work, ignore_errors=True)
+        for leftover in (made, f"{made}{TABLES}"):
+            self.files.remove(leftover)
+        work.mkdir(parents=True)
         try:
-            self._make(spark, partial, say)
-            (partial / _MADE).rename(self.target)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise LimitExceeded(
-                f"the new checkpoint could not be written ({error}); nothing was kept of it. It needs room "
-                "for about four copies of the state: free some, or give --to on another disk"
-            ) from error
+            cuts = self._cut_and_check(work, made, say)
+            point_schemas_to(self.files, made, name)
+        except BaseException as error:
+            for leftover in (made, f"{made}{TABLES}"):
+                self.files.remove(leftover)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LimitExceeded(
+                    f"the new checkpoint could not be written ({error}); nothing was kept of it. It needs "
+                    "room for about four copies of the state: free some, or give --to on another disk"
+                ) from error
+            raise
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
+        return cuts
 
-    def _make(self, spark: SparkSession, work: Path, say: Say) -> None:
-        """The whole new checkpoint in the working folder, compared with the old one."""
+    def _cut_and_check(self, work: Path, made: str, say: Say) -> dict[int, Cut]:
         say(f"reading the state of batch {self.checkpoint.committed} from {self.checkpoint.folder}")
-        totals, seeded = {}, {}
-        for stored in self._chosen(stored_joins(spark, self.checkpoint, work / "old")):
-            number = stored.operator.number
-            totals[number] = self._cut(stored, work / "new" / str(number), say)
-            seeded[number] = self._seed(spark, stored, work, say)
-        say(f"putting the new checkpoint together for {self.target}")
-        made = work / _MADE
-        self._assemble(seeded, made)
+        tables = work / "tables"
+        cuts = self._chosen(stored_joins(self.checkpoint, work / "old"), tables)
+        totals: dict[int, Any] = {}
+        seeded: dict[int, Path] = {}
+        for number, cut in cuts.items():
+            totals[number] = cut.write(work / "new" / str(number), say)
+            say(f"{cut.stored.name}: writing {cut.buckets} buckets to a state store")
+            seeded[number] = self._seed(cut.stored.operator, cut.buckets, work)
+        say("putting the new checkpoint together")
+        self._assemble(cuts, seeded, made)
+        self._copy_other_tables(cuts, tables)
+        if tables.exists():
+            self.files.copy(tables.as_uri(), f"{made}{TABLES}")
         say("reading it back and comparing")
-        _point_schemas_to(made, made)
-        self._check(spark, made, totals, work / "again")
-        _point_schemas_to(made, self.target)
+        point_schemas_to(self.files, made, made)
+        found = stored_joins(Checkpoint.at(self.files.spark, made), work / "again")
+        again: dict[int, Any] = {one.operator.number: one for one in found}
+        for number, cut in cuts.items():
+            wrong = cut.differences(totals[number], again[number])
+            if wrong:
+                raise InvariantBroken(
+                    f"the new state of {cut.stored.name} differs from the old one in {', '.join(wrong)}; "
+                    "nothing was kept of it, go on from the old checkpoint and report this"
+                )
+        return cuts
 
-    def _chosen(self, found: list[StoredJoin | StoredEnrich]) -> list[StoredJoin]:
-        joins = [stored for stored in found if not isinstance(stored, StoredEnrich)]
-        names = [stored.spec.name for stored in joins]
-        staged = [str(one.identity["name"]) for one in found if isinstance(one, StoredEnrich)]
-        if self.join in staged or (staged and self.join is None):
-            raise InvalidJoin(
-                f"join {', '.join(staged)} has a table, staged for its number of buckets, so that stays; "
-                + (f"rebucket the others with --join ({', '.join(names)}), or " if names else "")
-                + "begin with a new checkpoint"
-            )
+    def _chosen(self, found: list[StoredJoin | StoredEnrich], tables: Path) -> dict[int, Cut]:
+        """What must be cut: the joins that are asked for, and those whose inputs they feed."""
+        names = [stored.name for stored in found]
         if self.join is not None and self.join not in names:
             raise InvalidJoin(f"there is no join {self.join!r} here; give one of {', '.join(names)}")
-        asked = [stored for stored in joins if self.join in (None, stored.spec.name)]
-        chosen = [stored for stored in asked if stored.spec.buckets != self.buckets]
-        if not chosen:
+        wanted = {
+            stored.name: self.buckets if self.join in (None, stored.name) else stored.buckets
+            for stored in found
+        }
+        changed = {stored.name for stored in found if stored.buckets != wanted[stored.name]}
+        if not changed:
             raise InvalidJoin(f"the state is in {self.buckets} buckets already; give another number")
-        feeding = [stored.spec.name for stored in chosen if stored.spec.feeds_join]
-        if feeding:
-            others = ", ".join(name for name in names if name not in feeding)
-            raise InvalidJoin(
-                f"join {', '.join(feeding)} feeds another join, which counts punctuations by bucket, so "
-                f"their number stays; rebucket the others with --join ({others}), or begin a new checkpoint"
-            )
-        return chosen
+        cuts: dict[int, Cut] = {}
+        for stored in found:
+            number, buckets = stored.operator.number, wanted[stored.name]
+            if isinstance(stored, StoredJoin):
+                senders = {i: one.fed_by for i, one in enumerate(stored.spec.inputs)}
+                refed = {i: wanted[fed] for i, fed in senders.items() if fed is not None and fed in changed}
+                if refed or stored.name in changed:
+                    cuts[number] = CutJoin(stored, buckets, refed)
+            elif stored.name in changed:
+                cuts[number] = CutEnrich(stored, buckets, self._tables(), tables)
+        return cuts
 
-    def _cut(self, stored: StoredJoin, folder: Path, say: Say) -> Totals:
-        """New buckets as files; returns the totals of the old ones."""
-        totals, counted = Totals(stored.spec), set()
+    def _copy_other_tables(self, cuts: dict[int, Cut], tables: Path) -> None:
+        """The staged tables of joins that are not cut."""
+        if self.files.exists(f"{self.checkpoint.folder}{TABLES}"):
+            cut = {one.stored.name for one in cuts.values()}
+            for one in self._tables().iterdir():
+                if one.name not in cut:
+                    shutil.copytree(one, tables / one.name)
 
-        def open_bucket(bucket: int) -> StreamJoin:
-            join = stored.open(bucket)
-            if bucket not in counted:
-                counted.add(bucket)
-                totals.add(stored.manifests[bucket], join)
-            return join
+    def _tables(self) -> Path:
+        """The staged tables of this checkpoint; they are always on disks that can be mapped."""
+        place = self.files.local(f"{self.checkpoint.folder}{TABLES}")
+        if place is None:
+            raise InvalidJoin(f"{self.checkpoint.folder}{TABLES} is not on a disk of this machine; mount it")
+        return Path(place)
 
-        manifests = [stored.manifests[bucket] for bucket in range(len(stored.labels))]
-        labels = bucket_labels(self.buckets)
-        new = rebucketed(stored.spec, manifests, open_bucket, self.buckets)
-        for bucket, join in enumerate(new):
-            tuples = join.state_size().rows
-            say(f"{stored.spec.name}: bucket {bucket + 1} of {self.buckets}, {tuples:,} tuples")
-            here = folder / str(labels[bucket])
-            here.mkdir(parents=True)
-            manifest = _store_in(here, join)
-            _write_manifest(here, self._renumbered(stored, manifest))
-        guard = folder / str(GUARD)
-        guard.mkdir()
-        _write_manifest(guard, self._renumbered(stored, stored.guard))
-        return totals
-
-    def _renumbered(self, stored: StoredJoin, manifest: Manifest) -> Manifest:
-        return Manifest({**stored.guard.identity, "buckets": self.buckets}, manifest.tiers, manifest.facts)
-
-    def _seed(self, spark: SparkSession, stored: StoredJoin, work: Path, say: Say) -> Path:
+    def _seed(self, operator: StatefulOperator, buckets: int, work: Path) -> Path:
         """The new buckets in a state store of version 1; returns its checkpoint."""
-        number = str(stored.operator.number)
-        say(f"{stored.spec.name}: writing {self.buckets} buckets to a state store")
-        session = self.checkpoint.session(spark)
-        session.conf.set("spark.sql.shuffle.partitions", str(stored.operator.partitions))
+        number = str(operator.number)
+        session = self.checkpoint.session()
+        session.conf.set("spark.sql.shuffle.partitions", str(operator.partitions))
         session.conf.set(f"{STATE_STORE}rocksdb.changelogCheckpointing.enabled", "false")
-        labels = work / "labels" / number
+        labels, seeded = work / "labels" / number, work / "seeded" / number
         seeds = session.createDataFrame(
-            [(label,) for label in (GUARD, *bucket_labels(self.buckets))], "bucket int"
+            [(label,) for label in (GUARD, *bucket_labels(buckets))], "bucket int"
         )
-        seeds.coalesce(1).write.parquet(str(labels))
-        seeded = work / "seeded" / number
+        seeds.coalesce(1).write.parquet(labels.as_uri())
         query = (
             session.readStream.schema("bucket int")
-            .parquet(str(labels))
+            .parquet(labels.as_uri())
             .groupBy("bucket")
             .transformWithStateInPandas(Seeding(str(work / "new" / number)), "bucket int", "append", "none")
             .writeStream.format("noop")
-            .option("checkpointLocation", str(seeded))
+            .option("checkpointLocation", seeded.as_uri())
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
         return seeded
 
-    def _assemble(self, seeded: dict[int, Path], made: Path) -> None:
+    def _assemble(self, cuts: dict[int, Cut], seeded: dict[int, Path], made: str) -> None:
         """Everything of the old checkpoint but the state of the joins, and that from the seeding queries."""
-        states = {str(self.checkpoint.folder / "state" / str(number)) for number in seeded}
-
-        def left_out(folder: str, names: list[str]) -> list[str]:
-            return [name for name in names if name.isdigit()] if folder in states else []
-
-        shutil.copytree(self.checkpoint.folder, made, ignore=left_out)
+        files, old = self.files, self.checkpoint.folder
+        for name in files.names(old):
+            if name != "state":
+                files.copy(f"{old}/{name}", f"{made}/{name}")
+        for number in files.numbers(f"{old}/state"):
+            for name in files.names(f"{old}/state/{number}"):
+                if number not in seeded or not name.isdigit():
+                    files.copy(f"{old}/state/{number}/{name}", f"{made}/state/{number}/{name}")
         ids = self.checkpoint.state_ids()
         for number, scratch in seeded.items():
             state = scratch / "state" / "0"
             for path in (each for each in state.rglob("*") if each.is_file()):
                 place = path.relative_to(state)
-                if place.parts[0].isdigit():
-                    renamed = _FIRST_SNAPSHOT.sub(rf"\g<1>{self.version}\g<2>", place.name)
-                    there = made / "state" / str(number) / place.with_name(renamed)
-                    there.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.move(path, there)
-            ids |= {str(number): Checkpoint.at(scratch).state_ids()["0"]} if ids else {}
+                if place.parts[0].isdigit() and not place.name.endswith(".crc"):
+                    renamed = _FIRST_SNAPSHOT.sub(rf"\g<1>{self.checkpoint.committed + 1}\g<2>", place.name)
+                    files.copy(path.as_uri(), f"{made}/state/{number}/{place.with_name(renamed)}")
+            ids |= {str(number): Checkpoint.at(files.spark, scratch.as_uri()).state_ids()["0"]} if ids else {}
         if ids:
-            commit = made / "commits" / str(self.checkpoint.committed)
-            version, text = commit.read_text().split("\n", 1)
-            _rewrite(commit, f"{version}\n{json.dumps({**json.loads(text), 'stateUniqueIds': ids})}")
-
-    def _check(self, spark: SparkSession, made: Path, totals: dict[int, Totals], folder: Path) -> None:
-        """Read what was written, and compare."""
-        found = stored_joins(spark, Checkpoint.at(made), folder)
-        again = {one.operator.number: one for one in found if isinstance(one, StoredJoin)}
-        for number, before in totals.items():
-            stored = again[number]
-            after = Totals(stored.spec)
-            for bucket, manifest in stored.manifests.items():
-                after.add(manifest, stored.open(bucket))
-            wrong = before.differences(after)
-            if wrong or stored.spec.buckets != self.buckets:
-                raise InvariantBroken(
-                    f"the new state of {stored.spec.name} differs from the old one in {', '.join(wrong)}; "
-                    "nothing was kept of it, go on from the old checkpoint and report this"
-                )
+            version, text = (files.read(self.checkpoint.commit) or "").split("\n", 1)
+            changed = json.dumps({**json.loads(text), "stateUniqueIds": ids})
+            files.write(f"{made}/commits/{self.checkpoint.committed}", f"{version}\n{changed}")
+        record = Starts(files, old).rebucketed({one.stored.name: one.buckets for one in cuts.values()})
+        if record is not None:
+            files.write(f"{made}/{NAME}", record)
 
 
 class Seeding(StatefulProcessor):
@@ -259,40 +293,3 @@ class Seeding(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to release."""
-
-
-def _store_in(folder: Path, join: StreamJoin) -> Manifest:
-    """Runs as files; returns the manifest that names them."""
-
-    def save(run: Run) -> str:
-        name, value = encoded(run)
-        (folder / name).write_bytes(value)
-        return name
-
-    return store(join, save)
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    (folder / MANIFEST).write_bytes(manifest.encode())
-
-
-def _point_schemas_to(checkpoint: Path, name: Path) -> None:
-    """An operator's metadata names files of state schemas by their full path: put in the new folder's."""
-    for operator in (checkpoint / "state").iterdir():
-        schemas = f"/state/{operator.name}/_stateSchema/"
-        for path in metadata_files(operator):
-            version, text = path.read_text().split("\n", 1)
-            about = json.loads(text)
-            for each in about["stateStoreInfo"]:
-                if "stateSchemaFilePaths" in each:
-                    each["stateSchemaFilePaths"] = [
-                        f"file:{name}{schemas}{old.rpartition(schemas)[2]}"
-                        for old in each["stateSchemaFilePaths"]
-                    ]
-            _rewrite(path, f"{version}\n{json.dumps(about)}")
-
-
-def _rewrite(path: Path, text: str) -> None:
-    """Replace the content; remove the checksum that Hadoop keeps beside the file."""
-    path.write_text(text)
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

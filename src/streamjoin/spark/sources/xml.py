@@ -9,15 +9,17 @@ Options:
 - `marker` ("is_end"): the boolean column that is true on the rows of punctuations; added when `key` is given.
 - `sequence`: the name of a long column that ascends in the stream's order: the byte at which a row's element
   begins, plus 2^40 for each file begun before. The rows of a list `{1, 2}` share one number.
-- `max_bytes_per_batch` (16 MB): how much a micro-batch reads; a larger element is read whole.
+- `max_bytes_per_batch` (16 MB): how much a micro-batch reads; a larger element is read whole. Before Spark
+  4.2 it is refused, and a micro-batch reads all there is.
 
 The marker and then the sequence are appended to `columns`. A source cannot add columns to a `.schema(…)`:
 both must be part of it.
 
 A folder's files are read one after the other, by name among those not begun yet; the next is begun when the
 root element of the one before is closed. Names that begin with "." or "_" are skipped, so a file can be
-written under such a name and renamed. A streaming read leaves an incomplete element for a later micro-batch;
-a batch read (`spark.read`) refuses it.
+written under such a name and renamed. A streaming read leaves an incomplete element for a later micro-batch,
+as a file may still grow; a batch read (`spark.read`) refuses a truncated or empty document. Both refuse what
+is no XML and an encoding that is not known.
 
 Malformed XML: what came before is delivered, then the query fails with the file and the byte, and continues
 from its checkpoint once the file is repaired from there. A wrong value in well-formed XML fails the
@@ -38,14 +40,20 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from streamjoin.errors import BadInput, InvalidJoin
 from streamjoin.sources.xml import Position
 from streamjoin.sources.xml_rows import MarkedRows, RowFormat, rows_of, scan
 from streamjoin.spark.sources.options import Options
+from streamjoin.spark.versions import (
+    LimitedReader,
+    ReadLimit,
+    ReadMaxBytes,
+    arrow_schema_of,
+    needs,
+    stream_reader,
+)
 
 Offset: TypeAlias = dict[str, Any]  # JSON of numbers, strings and booleans
 
@@ -110,7 +118,7 @@ class _XmlPlan:
         options = Options(_XML, given, _XML_OPTIONS)
         form = RowFormat(
             options.required("record"),
-            to_arrow_schema(schema, timezone="UTC"),
+            arrow_schema_of(schema, "UTC"),
             key=_key(options),
             marker=_marker(options),
             sequence=options.text("sequence"),
@@ -169,11 +177,22 @@ class XmlSource(DataSource):
         return _XmlReader(_XmlPlan.of(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return _XmlStreamReader(_XmlPlan.of(self.options, schema))
+        limits = [name for name in self.options if name == "max_bytes_per_batch"]
+        return stream_reader(_XmlStreamReader(_XmlPlan.of(self.options, schema)), limits)
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _check_goes_on(start: Offset, end: Offset) -> None:
+    """Refuse an end that was found without knowing the start, where files were numbered otherwise then."""
+    before = start["files"]
+    same = all(
+        before[name]["number"] == one["number"] for name, one in end["files"].items() if name in before
+    )
+    if end["begun"] < start["begun"] or not same:
+        raise needs("4.2", f"{_XML}: to go on from a checkpoint after its files were moved or others added")
 
 
 class _XmlReader(DataSourceReader):
@@ -190,7 +209,7 @@ class _XmlReader(DataSourceReader):
         return self._plan.rows(cast("_FileRanges", partition))
 
 
-class _XmlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _XmlStreamReader(LimitedReader):
     """Offset: how many files were begun, and for each that still exists how far it was read."""
 
     def __init__(self, plan: _XmlPlan) -> None:
@@ -241,6 +260,7 @@ class _XmlStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        _check_goes_on(start, end)
         ranges = []
         for name, stored in end["files"].items():
             upto = _FileOffset.of(stored)

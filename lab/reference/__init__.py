@@ -1,0 +1,1 @@
+"""The papers' algorithms as printed, tuple by tuple: what the product is compared with."""
