@@ -491,10 +491,15 @@ class Naive:
 
     def _forget(self) -> None:
         """Where every input has a window: forget keys that one closed, once nothing that is in time could
-        have met its tuples. A preserved pair of inputs must both have closed a key to finish it.
+        have met its tuples. A preserved pair of inputs must both have closed a key to finish it. PWJoin
+        remembers keys until all have closed them.
         """
         windows = [side.declared.window for side in self.sides]
-        if None in windows or len(self.script.settings.preserved) > 1:
+        if (
+            self.script.settings.operator == "pwjoin"
+            or None in windows
+            or len(self.script.settings.preserved) > 1
+        ):
             return
         forgotten: set[Key] = set()
         for i, side in enumerate(self.sides):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamjoin as sj
+from streamjoin.errors import StateFormatError
 from streamjoin.spark.exchange import GUARD, bucket_labels, spark_hash
 from streamjoin.spark.metrics_log import MetricsLog, read_log, state_chart
 from tests.spark.streams import run, stream_of
@@ -157,7 +157,7 @@ def test_a_restart_with_another_join_is_refused(spark: SparkSession, tmp_path: P
     run(joined, tmp_path / "checkpoint")
     pq.write_table(pa.table({"sno": [82], "title": ["d"]}), tmp_path / "news" / "00009.parquet")
     other = sj.join(*joined.plan.streams, name="news_access", buckets=5)
-    with pytest.raises(StreamingQueryException, match=r"it is in 2 buckets, and this join has 5"):
+    with pytest.raises(StateFormatError, match=r"it is in 2 buckets, and this join has 5"):
         run(other, tmp_path / "checkpoint")
 
 

@@ -22,7 +22,7 @@ from tests.lab.papers.stored_claims import stored_ids
 
 def test_single_tuples_take_one_at_a_time_and_news_first():
     data = news(30, "ordered", 30)
-    run = work(local("mjoin_1np", driver=SingleTuples(Priority(100))), data)
+    run = work(local("mjoin_1np", goal="memory", driver=SingleTuples(Priority(100))), data)
     tuples = sum(batch[name].filter(~_ends(batch[name])).num_rows for batch in data.batches for name in batch)
     assert run.turns >= tuples
     assert run.counters["access_stored"] == 0  # each record finds its news
@@ -41,7 +41,7 @@ def test_purging_every_100_holds_more_than_purging_at_once():
     found = rounds(
         {
             "batch": lambda: local("mjoin_1np", propagate=False, purge=PurgeEvery(100)),
-            "immediate": lambda: local("mjoin_1np", propagate=False),
+            "immediate": lambda: local("mjoin_1np", goal="memory", propagate=False),
             "xjoin": lambda: local("xjoin"),
         },
         data,
