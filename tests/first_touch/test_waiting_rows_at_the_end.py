@@ -37,7 +37,7 @@ def test_available_now_works_off_what_waits(spark: SparkSession, tmp_path: Path,
     )
     query.awaitTermination()
     assert found == Counter(key for table in ROWS for key in table["k"].to_pylist())
-    waited = [sj.progress(p)["enrich"]["waiting"] for p in query.recentProgress]
+    waited = [sum(one["waiting"] for one in sj.progress(p).values()) for p in query.recentProgress]
     assert max(waited) > 0
     assert waited[-1] == 0
     data = sum(1 for progress in query.recentProgress if progress.numInputRows > 1)
